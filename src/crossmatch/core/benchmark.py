@@ -1,0 +1,94 @@
+"""A benchmark is a declaration: what to load, which metrics to report, which counts must come out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.judgements import Judgements
+from crossmatch.core.trials import Trials
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieval:
+    """A collection to search and one or more sets of judgements to score by, each under its name."""
+
+    collection: Collection
+    judgements: Mapping[str, Judgements]
+
+    def __post_init__(self) -> None:
+        if not self.judgements:
+            raise CrossmatchError("a retrieval benchmark needs judgements. Give at least Judgements.from_links(collection).")
+        for name, said in self.judgements.items():
+            if said.shape != self.collection.shape:
+                raise CrossmatchError(f"judgements {name!r} are {said.shape}, but the collection is {self.collection.shape}.")
+
+
+Loaded = Retrieval | Trials
+
+
+@dataclass(frozen=True)
+class Count:
+    """What must come out of the data."""
+
+    queries: int
+    positives: int
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A named declaration. `load` gives the data, and takes the options that `options` names with their defaults.
+
+    `expect` maps `direction/judgements` to the counts that must come out for the default options.
+    """
+
+    name: str
+    about: str
+    load: Callable[..., Loaded]
+    metrics: tuple[str, ...]
+    directions: tuple[str, ...] = ("i2t", "t2i")
+    options: Mapping[str, str] = field(default_factory=dict)
+    expect: Mapping[str, Count] = field(default_factory=dict)
+    licence: str = ""
+    cite: str = ""
+
+    def loaded(self, **options: str) -> Loaded:
+        """The data, with the counts checked where the defaults were kept."""
+        unknown = set(options) - set(self.options)
+        if unknown:
+            takes = ", ".join(self.options) or "none"
+            raise CrossmatchError(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
+        data = self.load(**{**self.options, **options})
+        if {**self.options, **options} == dict(self.options) and isinstance(data, Retrieval):
+            for key, count in self.expect.items():
+                direction, judged = key.split("/")
+                said = data.judgements[judged]
+                found = Count(len(said.listed(direction).query), said.count)
+                if found != count:
+                    raise CrossmatchError(f"{self.name} {key} has {found}, but {count} must come out. The data are not the official ones.")
+        return data
+
+
+def data_hash(data: Loaded) -> str:
+    """Eight hexadecimal digits that change with any id, caption, link or grade."""
+    digest = hashlib.sha256()
+    if isinstance(data, Trials):
+        texts = [data.ids, data.images.ravel(), data.captions.ravel(), data.categories]
+        arrays: list[np.ndarray] = [np.asarray(data.shape)]
+    else:
+        held = data.collection
+        texts = [held.image_ids, held.caption_ids, np.asarray(held.captions)]
+        arrays = [held.links]
+        for name, said in data.judgements.items():
+            digest.update(f"{name} {said.positive} {said.complete}".encode())
+            arrays += [said.rows, said.columns, said.grades]
+    for text in texts:
+        digest.update("\0".join(text.tolist()).encode() + b"\1")
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:8]

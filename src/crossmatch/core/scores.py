@@ -1,0 +1,246 @@
+"""What a model said: embeddings, a full matrix, or a run file; checked once, and then only read.
+
+All three answer one question for the ranking: the score of image i with caption j. For embeddings that is
+
+    s(i, j) = Σ_k u_ik · v_jk / (|u_i| · |v_j|)        (cosine; without the norms for "dot")
+
+summed in float64 in one fixed order (`exact_dot`), so that a pair has one score whatever the block, the thread, the
+neighbours in the batch or the machine's matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen, positions, require_finite
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError
+
+Number = np.floating | np.integer | np.bool_
+
+
+def exact_dot(a: NDArray[np.floating], b: NDArray[np.floating]) -> FloatArray:
+    """Row-wise dot products in float64: the list of products is folded in half, end onto beginning, until one number is left.
+
+    The order of the additions is part of the definition. The compiled path folds alike, so both agree to the last bit, and
+    the fold runs on vector instructions without any freedom for a compiler to add in an order of its own.
+
+    >>> exact_dot(np.float32([[1, 2, 3]]), np.float32([[4, 5, 6]]))      # (4 + 18) + 10
+    array([32.])
+    """
+    sums = a.astype(np.float64) * b.astype(np.float64)
+    width = sums.shape[-1]
+    while width > 1:
+        half = (width + 1) // 2
+        sums[..., : width - half] += sums[..., half:width]
+        width = half
+    return np.asarray(sums[..., 0], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """One vector per image and per caption, compared by cosine (or `similarity="dot"`).
+
+    >>> two = Embeddings(["i"], [[3.0, 4.0]], ["a", "b"], [[3.0, 4.0], [0.0, 1.0]])
+    >>> two.pairs(np.array([0, 0]), np.array([0, 1]))
+    array([1. , 0.8])
+    """
+
+    image_ids: IdArray
+    image_vectors: NDArray[np.floating]
+    caption_ids: IdArray
+    caption_vectors: NDArray[np.floating]
+    similarity: str = "cosine"
+    image_scale: FloatArray | None = None  # derived: 1 / |u|, or ones for the dot product
+    caption_scale: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.similarity not in ("cosine", "dot"):
+            raise CrossmatchError(f"similarity is {self.similarity!r}; 'cosine' or 'dot' was expected.")
+        for side in ("image", "caption"):
+            ids = as_ids(getattr(self, f"{side}_ids"), side)
+            vectors = _as_vectors(getattr(self, f"{side}_vectors"), ids, side)
+            scale = _inverse_norms(vectors, ids, side) if self.similarity == "cosine" else np.ones(len(ids))
+            object.__setattr__(self, f"{side}_ids", ids)
+            object.__setattr__(self, f"{side}_vectors", vectors)
+            object.__setattr__(self, f"{side}_scale", scale)
+        d_image, d_caption = self.image_vectors.shape[1], self.caption_vectors.shape[1]
+        if d_image != d_caption:
+            raise CrossmatchError(
+                f"image embeddings have {d_image} dimensions and caption embeddings {d_caption}; "
+                "both must live in one space. Check that they come from the same model."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.image_ids), len(self.caption_ids)
+
+    def pairs(self, image: IntArray, caption: IntArray) -> FloatArray:
+        """The score of each pair (image, caption), in blocks so that memory stays small."""
+        assert self.image_scale is not None and self.caption_scale is not None
+        out = np.empty(len(image))
+        step = max(1, (1 << 22) // self.image_vectors.shape[1])
+        for at in range(0, len(image), step):
+            i, j = image[at : at + step], caption[at : at + step]
+            dots = exact_dot(self.image_vectors[i], self.caption_vectors[j])
+            out[at : at + step] = dots * (self.image_scale[i] * self.caption_scale[j])
+        return out
+
+    def aligned(self, collection: Collection) -> Embeddings:
+        """The same embeddings in the collection's order, exactly its items."""
+        i, j = _align(self.image_ids, self.caption_ids, collection)
+        return Embeddings(
+            collection.image_ids, self.image_vectors[i], collection.caption_ids, self.caption_vectors[j], self.similarity
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A score for every image (row) and caption (column), in any real dtype.
+
+    >>> Matrix(["i"], ["a", "b"], [[0.25, 0.5]]).pairs(np.array([0]), np.array([1]))
+    array([0.5])
+    """
+
+    image_ids: IdArray
+    caption_ids: IdArray
+    values: NDArray[Number]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image_ids", as_ids(self.image_ids, "image"))
+        object.__setattr__(self, "caption_ids", as_ids(self.caption_ids, "caption"))
+        values = np.asanyarray(self.values)
+        object.__setattr__(self, "values", values)
+        if values.shape != self.shape:
+            raise CrossmatchError(
+                f"scores have shape {values.shape}; {self.shape} (images x captions) was expected. Transpose, or check the ids."
+            )
+        if not np.issubdtype(values.dtype, np.floating) and not np.issubdtype(values.dtype, np.integer) and values.dtype != bool:
+            raise CrossmatchError(f"scores have dtype {values.dtype}; real numbers were expected.")
+        if np.issubdtype(values.dtype, np.floating):
+            for at in range(0, len(values), 256):
+                require_finite(values[at : at + 256], "scores", "Look for a division by zero or an overflow in the model.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.image_ids), len(self.caption_ids)
+
+    def pairs(self, image: IntArray, caption: IntArray) -> FloatArray:
+        return self.values[image, caption].astype(np.float64)
+
+    def aligned(self, collection: Collection) -> Matrix:
+        i, j = _align(self.image_ids, self.caption_ids, collection)
+        same = np.array_equal(i, np.arange(len(i))) and np.array_equal(j, np.arange(len(j)))
+        values = self.values if same and self.values.shape == collection.shape else self.values[np.ix_(i, j)]
+        return Matrix(collection.image_ids, collection.caption_ids, values)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The top of each query's ranking, as a TREC run file has it. What is not listed stands below all that is.
+
+    Rankings of images for captions (`t2i`) and of captions for images (`i2t`) may both be there. The score decides
+    the order, equal scores are ties, and the rank column is not used (as trec_eval does).
+    """
+
+    queries: IdArray
+    items: IdArray
+    values: FloatArray
+    tag: str = "run"
+
+    def __post_init__(self) -> None:
+        if not len(self.queries) == len(self.items) == len(self.values):
+            raise CrossmatchError("a run needs one query, one item and one score per row.")
+        require_finite(self.values, "scores of the run", "Every row needs a finite score.")
+
+    def side(self, query_ids: IdArray, item_ids: IdArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Rows (query position, item position, score) whose query and item are of these two sides."""
+        kept = np.isin(self.queries, query_ids) & np.isin(self.items, item_ids)
+        query = positions(self.queries[kept], query_ids, "query", "the collection") if kept.any() else np.zeros(0, np.int64)
+        item = positions(self.items[kept], item_ids, "item", "the collection") if kept.any() else np.zeros(0, np.int64)
+        key = np.sort(query * len(item_ids) + item)
+        if (key[1:] == key[:-1]).any():
+            q, c = divmod(int(key[1:][key[1:] == key[:-1]][0]), len(item_ids))
+            raise CrossmatchError(
+                f"the run lists item {str(item_ids[c])!r} twice for query {str(query_ids[q])!r}. Keep one of the rows."
+            )
+        return query, item, self.values[kept]
+
+    def aligned(self, collection: Collection) -> Run:
+        """Check that every row is about this collection."""
+        i2t = np.isin(self.queries, collection.image_ids) & np.isin(self.items, collection.caption_ids)
+        t2i = np.isin(self.queries, collection.caption_ids) & np.isin(self.items, collection.image_ids)
+        if (i2t & t2i).any():
+            raise CrossmatchError(
+                f"row {int((i2t & t2i).argmax()) + 1} of the run can be read in both directions, because an image and a caption "
+                "share an id. Give captions ids of their own."
+            )
+        if not (i2t | t2i).all():
+            row = int((~(i2t | t2i)).argmax())
+            raise CrossmatchError(
+                f"row {row + 1} of the run pairs {str(self.queries[row])!r} with {str(self.items[row])!r}, which is no image "
+                f"and caption of the collection (image ids look like {str(collection.image_ids[0])!r}, caption ids like "
+                f"{str(collection.caption_ids[0])!r}). Check the split."
+            )
+        return self
+
+
+Scores = Embeddings | Matrix | Run
+
+
+def _align(image_ids: IdArray, caption_ids: IdArray, collection: Collection) -> tuple[IntArray, IntArray]:
+    """Where the collection's items are among the given ones; all of them must be there, and no stranger."""
+    return (
+        _find(collection.image_ids, image_ids, "image"),
+        _find(collection.caption_ids, caption_ids, "caption"),
+    )
+
+
+def _find(wanted: IdArray, given: IdArray, what: str) -> IntArray:
+    missing = ~np.isin(wanted, given)
+    strange = ~np.isin(given, wanted)
+    if missing.any():
+        hint = f"; its first id is {str(given[0])!r}" if strange.any() else ""
+        raise CrossmatchError(
+            f"{(~missing).sum():,} of the {len(wanted):,} {what} ids of the benchmark are there{hint}; first missing: "
+            f"{str(wanted[missing.argmax()])!r}. Add the missing ones, or check the split."
+        )
+    if strange.any():
+        raise CrossmatchError(
+            f"{strange.sum():,} {what} ids are not in the benchmark; first unknown: {str(given[strange.argmax()])!r}. "
+            "Leave them out: they would change every rank."
+        )
+    return positions(wanted, given, what, "the scores")
+
+
+def _as_vectors(values: ArrayLike, ids: IdArray, side: str) -> NDArray[np.floating]:
+    vectors = np.asarray(values)
+    if vectors.ndim != 2 or len(vectors) != len(ids):
+        raise CrossmatchError(
+            f"{side} embeddings have shape {vectors.shape}; ({len(ids):,}, dimensions) was expected, one row per id."
+        )
+    if not np.issubdtype(vectors.dtype, np.floating):
+        if not np.issubdtype(vectors.dtype, np.integer):
+            raise CrossmatchError(f"{side} embeddings have dtype {vectors.dtype}; real numbers were expected.")
+        vectors = vectors.astype(np.float64)
+    if vectors.dtype not in (np.float32, np.float64):
+        vectors = vectors.astype(np.float32 if vectors.dtype.itemsize < 4 else np.float64)
+    require_finite(vectors, f"{side} embeddings", "Embed again in float32: fp16 overflows above 65,504.")
+    return np.ascontiguousarray(vectors)
+
+
+def _inverse_norms(vectors: NDArray[np.floating], ids: IdArray, side: str) -> FloatArray:
+    squares = np.concatenate([exact_dot(v, v) for v in np.array_split(vectors, max(1, len(vectors) // 4096))])
+    if not squares.all():
+        raise CrossmatchError(
+            f"the embedding of {side} {str(ids[squares.argmin()])!r} is all zeros, which has no cosine. "
+            "Embed it again, or store similarity='dot'."
+        )
+    if not np.isfinite(squares).all():
+        raise CrossmatchError(f"the embedding of {side} {str(ids[squares.argmax()])!r} is too long to square. Scale it down.")
+    inverse: FloatArray = 1.0 / np.sqrt(squares)
+    frozen(inverse)
+    return inverse

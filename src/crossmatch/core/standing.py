@@ -1,0 +1,292 @@
+"""How every listed candidate stands in its query's gallery, without sorting the gallery.
+
+The rank of a candidate needs two numbers only:
+
+    above = |{ c : s(c) > s }|          size = |{ c : s(c) = s }|   (itself included)
+
+One sweep over tiles of the score matrix counts both for all listed pairs in both directions, so memory is O(tile), never
+queries x candidates. Tiles are products in float32. A score that rounding could have moved across a listed one,
+
+    |fl(s) - s| <= (d + 4) · 2⁻²⁴ · |u| · |v|        (d products and sums, two roundings of the unit vectors; higham2002accuracy, sec. 3.1)
+
+is computed again in float64 in a fixed order (`scores.exact_dot`). The counts are therefore those of the exact scores:
+the same for any tile, thread count and order of the items.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.judgements import Listed
+from crossmatch.core.progress import track
+from crossmatch.core.scores import Embeddings, Matrix, Run
+
+ROUNDING = 2.0**-24  # unit roundoff of float32
+TILE = 12_000_000  # scores in a tile: 48 MB of float32
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """The counts for each pair of `listed`; `depth` is how far down each query's ranking is known, `gallery` its length."""
+
+    listed: Listed
+    above: IntArray
+    size: IntArray
+    depth: IntArray
+    gallery: int
+
+
+def stand(
+    scores: Embeddings | Matrix | Run,
+    wanted: Mapping[str, Listed],
+    *,
+    tile: int = TILE,
+    threads: int | None = None,
+    compiled: bool | None = None,
+) -> dict[str, Standing]:
+    """The standing of all listed pairs. Keys of `wanted` begin with the direction: `i2t`, `t2i`, `t2i/truth`, …
+
+    `compiled` chooses numba (the default where it is installed and the work is worth its start) or NumPy.
+
+    >>> said = Matrix(["i"], ["a", "b", "c"], np.array([[0.5, 0.9, 0.5]]))
+    >>> both = Listed(np.array([0]), np.array([0, 1]), np.array([2]), np.ones(1))
+    >>> there = stand(said, {"i2t": both})["i2t"]
+    >>> int(there.above[0]), int(there.size[0])        # one is above, and one other is level with it
+    (1, 2)
+    """
+    if isinstance(scores, Run):
+        raise CrossmatchError("a run is ranked against a collection: use crossmatch.core.standing.stand_run")
+    if compiled is None:
+        compiled = scores.shape[0] * scores.shape[1] > 2_000_000 and _kernels() is not None
+    jobs = {key: _prepare(scores, key, listed, compiled) for key, listed in wanted.items()}
+    workers = threads or len(os.sched_getaffinity(0))
+    count = _count_compiled if compiled else _count_numpy
+    with ThreadPoolExecutor(workers) as pool:
+        for row0, column0, block in _tiles(scores, tile):
+            for job in jobs.values():
+                count(job, block, row0, column0, pool, workers)
+    return {key: job.standing(scores.shape) for key, job in jobs.items()}
+
+
+@dataclass(eq=False)
+class _Job:
+    """One list of pairs in one direction, ordered by query and ascending score, with its running counts."""
+
+    rows: bool  # the queries are the rows of the score matrix (i2t)
+    listed: Listed
+    order: IntArray
+    item: IntArray
+    exact: FloatArray
+    high: NDArray[np.floating]
+    low: NDArray[np.floating]
+    above: IntArray
+    size: IntArray
+    rounded: bool
+    vectors: tuple[Any, Any, Any, Any]  # of the queries and their scale, of the candidates and theirs
+    pairs: Callable[[IntArray, IntArray], FloatArray]
+
+    def standing(self, shape: tuple[int, int]) -> Standing:
+        above, size = np.empty_like(self.above), np.empty_like(self.size)
+        above[self.order], size[self.order] = self.above, self.size
+        gallery = shape[1] if self.rows else shape[0]
+        return Standing(self.listed, above, size, np.full(len(self.listed.query), gallery, dtype=np.int64), gallery)
+
+    def span(self, row0: int, column0: int, block: NDArray[np.floating]) -> tuple[int, int]:
+        """The queries that this tile crosses."""
+        first, length = (row0, block.shape[0]) if self.rows else (column0, block.shape[1])
+        n0, n1 = np.searchsorted(self.listed.query, (first, first + length))
+        return int(n0), int(n1)
+
+
+def _prepare(scores: Embeddings | Matrix, key: str, listed: Listed, compiled: bool) -> _Job:
+    rows = {"i2t": True, "t2i": False}[key.split("/")[0]]
+    query, item = listed.row, listed.item
+    exact = _exact(scores, query, item, rows, compiled)
+    order = np.lexsort((exact, np.repeat(np.arange(len(listed.query)), listed.count)))
+    item, exact = item[order], exact[order]
+    vectors: tuple[Any, Any, Any, Any] = (np.zeros((1, 1)), np.ones(1), np.zeros((1, 1)), np.ones(1))
+    if isinstance(scores, Embeddings):
+        image = scores.image_vectors, scores.image_scale
+        caption = scores.caption_vectors, scores.caption_scale
+        vectors = (*image, *caption) if rows else (*caption, *image)
+        zoom, margin = _zoom(scores), _margin(scores, rows)[query[order]]
+        high = _round(exact * zoom + margin, up=True)
+        low = _round(exact * zoom - margin, up=False)
+    else:
+        high = low = exact.astype(_tile_dtype(scores.values.dtype))
+    zeros = np.zeros(len(item), dtype=np.int64)
+    rounded = isinstance(scores, Embeddings)
+
+    def pairs(n: IntArray, c: IntArray) -> FloatArray:
+        return _exact(scores, n, c, rows, compiled)
+
+    return _Job(rows, listed, order, item, exact, high, low, zeros, zeros.copy(), rounded, vectors, pairs)
+
+
+def _exact(scores: Embeddings | Matrix, query: IntArray, item: IntArray, rows: bool, compiled: bool) -> FloatArray:
+    image, caption = (query, item) if rows else (item, query)
+    kernels = _kernels() if compiled else None
+    if kernels is None or isinstance(scores, Matrix):
+        return scores.pairs(image, caption)
+    out = np.empty(len(image))
+    kernels.exact_pairs(
+        scores.image_vectors, scores.image_scale, image, scores.caption_vectors, scores.caption_scale, caption, out
+    )
+    return out
+
+
+def _tiles(scores: Embeddings | Matrix, size: int) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
+    """Tiles of the matrix, about twice as wide as high, each with the position of its corner."""
+    n_rows, n_columns = scores.shape
+    height = max(1, min(n_rows, round((size / 2) ** 0.5)))
+    width = max(1, min(n_columns, size // height))
+    height = max(1, min(n_rows, size // width))
+    corners = [(r, c) for r in range(0, n_rows, height) for c in range(0, n_columns, width)]
+    product = _product(scores) if isinstance(scores, Embeddings) else None
+    for r, c in track(corners, "ranking"):
+        if product is not None:
+            yield r, c, product(slice(r, r + height), slice(c, c + width))
+        else:
+            assert isinstance(scores, Matrix)
+            values = scores.values[r : r + height, c : c + width]
+            yield r, c, np.ascontiguousarray(values, dtype=_tile_dtype(values.dtype))
+
+
+def _product(scores: Embeddings) -> Callable[[slice, slice], NDArray[np.floating]]:
+    """Products in float32 of the unit vectors (of the vectors scaled by a power of two, for the dot product)."""
+    image, caption = (_scaled(scores, side) for side in ("image", "caption"))
+    return lambda rows, columns: image[rows] @ caption[columns].T
+
+
+def _scaled(scores: Embeddings, side: str) -> NDArray[np.float32]:
+    vectors: NDArray[np.floating] = getattr(scores, f"{side}_vectors")
+    factor = getattr(scores, f"{side}_scale")[:, None] * _longest(scores, side)
+    out = np.empty(vectors.shape, dtype=np.float32)
+    for at in range(0, len(vectors), 4096):
+        out[at : at + 4096] = vectors[at : at + 4096].astype(np.float64) * factor[at : at + 4096]
+    return out
+
+
+def _longest(scores: Embeddings, side: str) -> float:
+    """The power of two that brings the longest vector of this side to a length of at most one."""
+    if scores.similarity == "cosine":
+        return 1.0
+    longest = float(_lengths(scores, side).max())
+    return 1.0 if longest == 0 else float(2.0 ** -np.ceil(np.log2(longest)))
+
+
+def _lengths(scores: Embeddings, side: str) -> FloatArray:
+    return np.linalg.norm(getattr(scores, f"{side}_vectors").astype(np.float64), axis=1)
+
+
+def _zoom(scores: Embeddings) -> float:
+    return _longest(scores, "image") * _longest(scores, "caption")
+
+
+def _margin(scores: Embeddings, rows: bool) -> FloatArray:
+    """For each query the most that rounding can do to one of its scores in a tile."""
+    side = "image" if rows else "caption"
+    lengths = np.ones(scores.shape[not rows]) if scores.similarity == "cosine" else _lengths(scores, side) * _longest(scores, side)
+    d = scores.image_vectors.shape[1] + 4
+    return 1.01 * d * ROUNDING * lengths + d * float(np.finfo(np.float32).tiny)  # the last term covers underflow
+
+
+def _round(values: FloatArray, up: bool) -> NDArray[np.float32]:
+    """To float32, but never inwards."""
+    near = values.astype(np.float32)
+    past = np.nextafter(near, np.float32(np.inf if up else -np.inf))
+    inside = near < values if up else near > values
+    return np.where(inside, past, near)
+
+
+def _tile_dtype(dtype: np.dtype[Any]) -> type[np.floating]:
+    """The narrowest float that holds every value of `dtype` as it is."""
+    return np.float32 if np.can_cast(dtype, np.float32, "safe") else np.float64
+
+
+@cache
+def _kernels() -> ModuleType | None:
+    try:
+        from crossmatch.core import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
+def _count_compiled(job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int) -> None:
+    kernels = _kernels()
+    if kernels is None:
+        raise CrossmatchError("the compiled path needs numba. Install it with: pip install 'crossmatch[fast]'")
+    tally = kernels.tally_rows if job.rows else kernels.tally_columns
+    n0, n1 = job.span(row0, column0, block)
+    cuts = np.linspace(n0, n1, min(4 * workers, max(1, (n1 - n0) // 16)) + 1).astype(np.int64)
+    done = pool.map(
+        lambda part: tally(
+            block, row0, column0, part[0], part[1], job.listed.query, job.listed.start, job.item, job.exact,
+            job.high, job.low, job.above, job.size, job.rounded, *job.vectors,
+        ),
+        zip(cuts[:-1], cuts[1:], strict=True),
+    )  # fmt: skip
+    list(done)
+
+
+def _count_numpy(job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int) -> None:
+    """The same counts, one query at a time: candidates near any listed score are counted by their exact score."""
+    n0, n1 = job.span(row0, column0, block)
+    lines, first, offset = (block, row0, column0) if job.rows else (block.T, column0, row0)
+    for n in range(n0, n1):
+        span = slice(int(job.listed.start[n]), int(job.listed.start[n + 1]))
+        exact, high, low = job.exact[span], job.high[span], job.low[span]
+        q = int(job.listed.query[n])
+        line = lines[q - first]
+        line_kept = np.flatnonzero(line >= low[0])  # `low` ascends: nothing below the first can count
+        x = line[line_kept]
+        clear = np.searchsorted(high, x, "left")  # listed scores that lie clearly below this candidate
+        near = clear < np.searchsorted(low, x, "right")
+        over = np.bincount(clear[~near], minlength=len(exact) + 1)
+        job.above[span] += over[::-1].cumsum()[::-1][1:]
+        if near.any():
+            items = line_kept[near] + offset
+            settled = np.sort(job.pairs(np.full(len(items), q), items)) if job.rounded else np.sort(x[near].astype(np.float64))
+            right = np.searchsorted(settled, exact, "right")
+            job.above[span] += len(settled) - right
+            job.size[span] += right - np.searchsorted(settled, exact, "left")
+
+
+def stand_run(run: Run, query_ids: Any, item_ids: Any, listed: Listed) -> Standing:
+    """The standing of listed pairs in a run file. Unlisted candidates share the last place, below everything listed."""
+    query, item, values = run.side(query_ids, item_ids)
+    gallery = len(item_ids)
+    depth = np.bincount(query, minlength=len(query_ids))[listed.query]
+    if (depth == 0).any():
+        missing = listed.query[depth == 0]
+        raise CrossmatchError(
+            f"the run has no row for {len(missing):,} of {len(listed.query):,} queries; first missing: "
+            f"{str(query_ids[missing[0]])!r}. Rank every query, or leave the direction out entirely."
+        )
+    order = np.lexsort((values, query))
+    query, item, values = query[order], item[order], values[order]
+    start = np.searchsorted(query, np.arange(len(query_ids) + 1))
+    place = {key: at for at, key in enumerate((query * gallery + item).tolist())}
+    above, size = np.empty(len(listed.item), np.int64), np.empty(len(listed.item), np.int64)
+    known = np.diff(start)
+    for n, (q, c) in enumerate(zip(listed.row.tolist(), listed.item.tolist(), strict=True)):
+        at = place.get(q * gallery + c)
+        if at is None:
+            above[n], size[n] = known[q], gallery - known[q]
+            continue
+        line = values[start[q] : start[q + 1]]
+        right = np.searchsorted(line, values[at], "right")
+        above[n], size[n] = len(line) - right, right - np.searchsorted(line, values[at], "left")
+    return Standing(listed, above, size, depth, gallery)

@@ -1,0 +1,91 @@
+"""A world: scenes, five captions each, their pictures, and the truth about all pairs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crossmatch.core.arrays import BoolArray
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.progress import track
+
+from .grammar import describe
+from .layout import sample_scene
+from .meaning import Caption
+from .scenes import Scene
+from .truth import truth
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SPLITS = {"train": 10_000, "val": 1_000, "test": 1_000}
+SIZES = {"default": SPLITS, "coco": SPLITS | {"test": 5_000}, "tiny": {"train": 200, "val": 50, "test": 50}}
+CAPTIONS_PER_SCENE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Diorama:
+    """One split of the embedded world. Scene n depends on the seed, the split and n alone: a larger split begins alike.
+
+    >>> small = Diorama.make("test", images=3)
+    >>> len(small.captions), small.collection.image_ids[0]
+    (15, np.str_('test-00000'))
+    >>> bool(small.truth[0, :5].all())              # the five captions of a scene are true of it
+    True
+    """
+
+    split: str
+    scenes: tuple[Scene, ...]
+    captions: tuple[Caption, ...]
+    style: str = "camera"
+
+    @classmethod
+    def make(cls, split: str = "test", images: int | None = None, *, size: str = "default", seed: int = 0, style: str = "camera") -> Diorama:
+        if split not in SPLITS:
+            raise CrossmatchError(f"the world has no split {split!r}; it has {', '.join(SPLITS)}.")
+        if size not in SIZES:
+            raise CrossmatchError(f"the world has no size {size!r}; it comes as {', '.join(SIZES)}.")
+        numbers = range(SIZES[size][split] if images is None else images)
+        scenes, captions = [], []
+        for n in track(numbers, f"imagining the {split} scenes"):
+            scene = sample_scene("diorama", seed, split, n)
+            scenes.append(scene)
+            captions += describe(scene, "diorama", seed, split, n)
+        return cls(split, tuple(scenes), tuple(captions), style)
+
+    @cached_property
+    def collection(self) -> Collection:
+        ids = [f"{self.split}-{n:05d}" for n in range(len(self.scenes))]
+        owners = np.repeat(np.arange(len(ids)), CAPTIONS_PER_SCENE)
+        place = {name: n for n, name in enumerate(ids)}
+        return Collection(
+            image_ids=np.asarray(ids),
+            caption_ids=np.asarray([f"{ids[i]}#{n}" for i in range(len(ids)) for n in range(CAPTIONS_PER_SCENE)]),
+            captions=tuple(c.text for c in self.captions),
+            links=np.stack([owners, np.arange(len(owners))], axis=1),
+            open_image=lambda name: self.picture(place[name]),
+        )
+
+    @cached_property
+    def truth(self) -> BoolArray:
+        """Whether caption (column) is true of scene (row), for every pair."""
+        return truth(self.scenes, self.captions)
+
+    def picture(self, n: int, pixels: int = 256) -> Image:
+        from .draw import draw
+
+        return draw(self.scenes[n], self.style, pixels)
+
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits of all scenes and captions: equal on every machine."""
+        digest = hashlib.sha256()
+        for scene in self.scenes:
+            digest.update(repr((scene.setting, scene.things, sorted(scene.relations), scene.light, scene.seed)).encode())
+        for caption in self.captions:
+            digest.update(repr((caption.text, caption.meaning)).encode())
+        return digest.hexdigest()[:16]

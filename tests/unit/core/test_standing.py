@@ -1,0 +1,158 @@
+"""The sweep against counting by hand: any tile, any thread count, any order, both paths, exact under near-ties."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.judgements import Listed
+from crossmatch.core.scores import Embeddings, Matrix, exact_dot
+from crossmatch.core.standing import stand
+
+PATHS = pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
+
+
+def ids(prefix, n):
+    return [f"{prefix}{k}" for k in range(n)]
+
+
+def listed(rng, queries, items, most):
+    """Random lists of positives for a random subset of the queries."""
+    chosen = np.flatnonzero(rng.random(queries) < 0.8)
+    chosen = chosen if len(chosen) else np.array([0])
+    rows = [np.sort(rng.choice(items, size=rng.integers(1, min(most, items) + 1), replace=False)) for _ in chosen]
+    start = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
+    item = np.concatenate(rows).astype(np.int64)
+    return Listed(chosen.astype(np.int64), start, item, np.ones(len(item)))
+
+
+def count_by_hand(scores, wanted, rows):
+    matrix = scores if rows else scores.T
+    above, size = [], []
+    for n, q in enumerate(wanted.query):
+        for c in wanted.item[wanted.start[n] : wanted.start[n + 1]]:
+            above.append(int((matrix[q] > matrix[q, c]).sum()))
+            size.append(int((matrix[q] == matrix[q, c]).sum()))
+    return above, size
+
+
+def all_scores(said):
+    i, j = np.indices(said.shape)
+    return said.pairs(i.ravel(), j.ravel()).reshape(said.shape)
+
+
+def clustered(rng, n, d, dtype, repeats):
+    """Vectors with exact copies and copies that differ in the last bit: what float32 products cannot tell apart."""
+    base = rng.standard_normal((max(1, n // repeats), d)).astype(dtype)
+    vectors = base[rng.integers(len(base), size=n)].copy()
+    nudged = rng.random(n) < 0.3
+    vectors[nudged, 0] = np.nextafter(vectors[nudged, 0], dtype(9))
+    return vectors
+
+
+@PATHS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize(("most", "d"), [(4, 5), (70, 16), (70, 33)])
+def test_counts_are_those_of_the_exact_scores(compiled, dtype, similarity, most, d):
+    rng = np.random.default_rng(most + d)
+    said = Embeddings(ids("i", 60), clustered(rng, 60, d, dtype, 3), ids("c", 130), clustered(rng, 130, d, dtype, 4), similarity)
+    wanted = {"i2t": listed(rng, 60, 130, most), "t2i": listed(rng, 130, 60, most), "t2i/more": listed(rng, 130, 60, 3)}
+    scores = all_scores(said)
+    for tile, threads in ((10**6, 1), (777, 3), (64, 2), (1, 1)):
+        found = stand(said, wanted, tile=tile, threads=threads, compiled=compiled)
+        for key, standing in found.items():
+            above, size = count_by_hand(scores, wanted[key], key.startswith("i2t"))
+            assert standing.above.tolist() == above
+            assert standing.size.tolist() == size
+
+
+@PATHS
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.float16, np.float32, np.float64, np.int64])
+def test_a_matrix_is_taken_as_it_is(compiled, dtype):
+    rng = np.random.default_rng(5)
+    values = (rng.integers(0, 4, (30, 80)) / (1 if np.issubdtype(dtype, np.integer) else 3)).astype(dtype)
+    wanted = {"i2t": listed(rng, 30, 80, 50), "t2i": listed(rng, 80, 30, 5)}
+    found = stand(Matrix(ids("i", 30), ids("c", 80), values), wanted, tile=200, compiled=compiled)
+    for key, standing in found.items():
+        assert (standing.above.tolist(), standing.size.tolist()) == count_by_hand(values, wanted[key], key == "i2t")
+
+
+@PATHS
+def test_large_integers_keep_their_order(compiled):
+    values = np.array([[2**53, 2**53 - 1, 2**24 + 1, 2**24]])
+    only = Listed(np.array([0]), np.array([0, 4]), np.arange(4), np.ones(4))
+    found = stand(Matrix(["i"], ids("c", 4), values), {"i2t": only}, compiled=compiled)["i2t"]
+    assert found.above.tolist() == [0, 1, 2, 3]
+    assert found.size.tolist() == [1, 1, 1, 1]
+
+
+@PATHS
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_dot_products_of_any_magnitude(compiled, scale):
+    rng = np.random.default_rng(8)
+    images, captions = rng.standard_normal((20, 6)) * scale, rng.standard_normal((50, 6)) * rng.choice([1e-6, 1, 1e6], (50, 1))
+    said = Embeddings(ids("i", 20), images, ids("c", 50), captions, "dot")
+    wanted = {"i2t": listed(rng, 20, 50, 40), "t2i": listed(rng, 50, 20, 9)}
+    for key, standing in stand(said, wanted, compiled=compiled).items():
+        assert (standing.above.tolist(), standing.size.tolist()) == count_by_hand(all_scores(said), wanted[key], key == "i2t")
+
+
+@PATHS
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_permuting_the_items_changes_nothing(compiled, seed):
+    rng = np.random.default_rng(seed)
+    images, captions = clustered(rng, 12, 8, np.float32, 2), clustered(rng, 40, 8, np.float32, 3)
+    wanted = listed(rng, 12, 40, 38)
+    before = stand(Embeddings(ids("i", 12), images, ids("c", 40), captions), {"i2t": wanted}, compiled=compiled)["i2t"]
+    order = rng.permutation(40)
+    place = np.argsort(order)
+    moved = Listed(wanted.query, wanted.start, place[wanted.item], wanted.grade)
+    after = stand(
+        Embeddings(ids("i", 12), images, [f"c{k}" for k in order], captions[order]), {"i2t": moved}, tile=100, compiled=compiled
+    )["i2t"]
+    assert before.above.tolist() == after.above.tolist()
+    assert before.size.tolist() == after.size.tolist()
+
+
+@given(d=st.integers(1, 40), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_both_paths_add_in_the_same_order(d, seed):
+    from crossmatch.core import kernels
+
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((2, d)).astype(np.float32)
+    assert kernels.exact_dot(a, b, np.empty(d)) == exact_dot(a, b)
+
+
+@PATHS
+def test_cancellation_is_settled_in_float64(compiled):
+    """Large terms cancel: float32 sums lose the small difference that decides."""
+    image = np.array([[1.0, 1.0, 1.0]], dtype=np.float32)
+    captions = np.array([[1, -1, 0], [1, -1, 2**-20], [1, -1, 2**-21], [-1, 1, 2**-21]], dtype=np.float32)
+    only = Listed(np.array([0]), np.array([0, 4]), np.arange(4), np.ones(4))
+    found = stand(Embeddings(["i"], image, ids("c", 4), captions, "dot"), {"i2t": only}, compiled=compiled)["i2t"]
+    assert found.above.tolist() == [3, 0, 1, 1]
+    assert found.size.tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Embeddings(["a", "a"], np.ones((2, 2)), ["c"], np.ones((1, 2))), "occurs 2 times"),
+        (lambda: Embeddings(["a"], [[np.nan, 1]], ["c"], np.ones((1, 2))), "NaN or infinite"),
+        (lambda: Embeddings(["a"], np.ones((1, 3)), ["c"], np.ones((1, 2))), "one space"),
+        (lambda: Embeddings(["a"], np.zeros((1, 2)), ["c"], np.ones((1, 2))), "all zeros"),
+        (lambda: Embeddings(["a"], np.ones(2), ["c"], np.ones((1, 2))), "one row per id"),
+        (lambda: Embeddings(["a"], np.ones((1, 2)), ["c"], np.ones((1, 2)), "euclid"), "'cosine' or 'dot'"),
+        (lambda: Embeddings([], np.ones((0, 2)), ["c"], np.ones((1, 2))), "no image ids"),
+        (lambda: Matrix(["a"], ["c", "d"], np.ones((2, 1))), "images x captions"),
+        (lambda: Matrix(["a"], ["c"], [[np.inf]]), "NaN or infinite"),
+        (lambda: Matrix(["a"], ["c"], [["x"]]), "real numbers"),
+    ],
+)
+def test_bad_scores_are_refused_with_a_remedy(make, says):
+    with pytest.raises(CrossmatchError, match=says):
+        make()
