@@ -1,0 +1,166 @@
+"""The command line: parse, call, print. Heavy things are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from crossmatch import __version__
+from crossmatch.core.errors import CrossmatchError, WrongWords
+
+RESULTS = click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+                       help="Folder for the results.")  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="crossmatch")
+def cli() -> None:
+    """What an image-text model really matched: exact, fast, honest about uncertainty."""
+
+
+@cli.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for everything.")
+@click.option("--size", default="default", show_default=True, help="Size of the world: default, coco, or tiny for a quick look.")
+def demo(output: Path, size: str) -> None:
+    """Draw the embedded world, train a model on it, evaluate it beside a random scorer and an oracle, and write a report."""
+    from crossmatch.cli.demo import run_demo
+
+    run_demo(output, size)
+
+
+@cli.command()
+@click.option("-m", "--model", required=True, help="A model: random, oracle, precomputed:FILE, a trained folder (see `models`).")
+@click.option("-t", "--task", "tasks", required=True, help="One or more tasks, separated by commas (see `tasks`).")
+@RESULTS
+@click.option("--name", help="Call the model so in tables and files.")
+@click.option("--metrics", help="Metrics to report instead of the task's own, separated by commas (see `metrics`).")
+@click.option("--ties", type=click.Choice(["expected", "pessimistic", "optimistic"]), default="expected", show_default=True)
+@click.option("--split", help="Split of the data, where the task has several.")
+@click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
+@click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the bootstrap.")
+@click.option("--json", "as_json", is_flag=True, help="Print {task: {metric: value}} on standard output.")
+def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | None, ties: str, split: str | None, size: str | None,
+        samples: int, seed: int, as_json: bool) -> None:  # fmt: skip
+    """Evaluate a model."""
+    from crossmatch.benchmarks import benchmarks
+    from crossmatch.core.result import save
+    from crossmatch.metrics.table import metric
+    from crossmatch.models import make_model
+    from crossmatch.report.tables import as_text, results_table
+    from crossmatch.run import evaluate
+
+    options = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
+    declared = [benchmarks()[task.strip()] for task in tasks.split(",") if task.strip()]
+    chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
+    made = make_model(model)
+    results = [
+        evaluate(made, b, name=name or model, ties=ties, samples=samples, seed=seed, metrics=chosen, **options) for b in declared
+    ]
+    saved = [save(result, output) for result in results]
+    if as_json:
+        click.echo(json.dumps({result.task: result.as_json() for result in results}, indent=1))
+    else:
+        click.echo("\n\n".join(as_text(table) for table in results_table(results)))
+    click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {output}", err=True)
+
+
+@cli.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on standard output.")
+def compare(results: tuple[Path, ...], as_json: bool) -> None:
+    """Compare the first result with each of the others: paired bootstrap, equal protocols only."""
+    from crossmatch.cli.show import compare_results
+
+    click.echo(compare_results(list(results), as_json))
+
+
+@cli.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("report.html"), show_default=True)
+def report(results: tuple[Path, ...], output: Path) -> None:
+    """Write one self-contained html page about all results in these folders."""
+    from crossmatch.core.result import load_all
+    from crossmatch.report.html import write_report
+
+    click.echo(write_report(load_all(list(results)), output))
+
+
+@cli.group()
+def train() -> None:
+    """Train a model."""
+
+
+@train.command("dual")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
+@click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
+@click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
+@click.option("--seed", type=int, default=0, show_default=True)
+def train_dual_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
+    """The small dual encoder on the embedded world: a CNN, a recurrent text tower and the in-batch contrastive loss."""
+    from crossmatch.train.dual import train_dual
+
+    given = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
+    train_dual(output, seed=seed, **given)
+    click.echo(f"{output} · crossmatch run -m {output} -t diorama/retrieval")
+
+
+@cli.command()
+def tasks() -> None:
+    """List the tasks, with what they are scored by and under which licence."""
+    from crossmatch.cli.show import list_tasks
+
+    click.echo(list_tasks())
+
+
+@cli.command()
+def models() -> None:
+    """List the models."""
+    from crossmatch.cli.show import list_models
+
+    click.echo(list_models())
+
+
+@cli.command()
+def metrics() -> None:
+    """List the metrics, with best value, chance on diorama/retrieval and source."""
+    from crossmatch.cli.show import list_metrics
+
+    click.echo(list_metrics())
+
+
+@cli.command()
+def doctor() -> None:
+    """Show versions, devices and data found, and what is missing for which command."""
+    from crossmatch.cli.show import examine
+
+    click.echo(examine())
+
+
+def main() -> None:
+    """Run, and turn every foreseeable failure into one line and an exit code: 1 the work failed, 2 the words were wrong."""
+    try:
+        code = cli.main(prog_name="crossmatch", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "crossmatch"
+        _fail(f"{error.format_message()} See `{where} --help`.", 2)
+    except WrongWords as error:
+        _fail(str(error), 2)
+    except CrossmatchError as error:
+        _fail(str(error), 1)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped.", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo("crossmatch: " + " ".join(message.split()), err=True)
+    sys.exit(code)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.trials import Trials
 
@@ -62,7 +62,7 @@ class Benchmark:
         unknown = set(options) - set(self.options)
         if unknown:
             takes = ", ".join(self.options) or "none"
-            raise CrossmatchError(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
+            raise WrongWords(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
         data = self.load(**{**self.options, **options})
         if {**self.options, **options} == dict(self.options) and isinstance(data, Retrieval):
             for key, count in self.expect.items():

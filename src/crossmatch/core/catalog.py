@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.errors import WrongWords
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class Catalog(Mapping[str, T], Generic[T]):
     >>> Catalog("task", {"diorama/retrieval": 1})["diorama/retreival"]
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.CrossmatchError: there is no task 'diorama/retreival'. Did you mean 'diorama/retrieval'? `crossmatch tasks` lists them all.
+    crossmatch.core.errors.WrongWords: there is no task 'diorama/retreival'. Did you mean 'diorama/retrieval'? `crossmatch tasks` lists them all.
     """
 
     def __init__(self, what: str, entries: Mapping[str, T]) -> None:
@@ -29,7 +29,7 @@ class Catalog(Mapping[str, T], Generic[T]):
             return self._entries[name]
         close = get_close_matches(name.lower(), self._entries, n=1, cutoff=0.5)
         hint = f"Did you mean {close[0]!r}? " if close else f"Known: {', '.join(list(self._entries)[:6])}. "
-        raise CrossmatchError(f"there is no {self.what} {name!r}. {hint}`crossmatch {self.what}s` lists them all.")
+        raise WrongWords(f"there is no {self.what} {name!r}. {hint}`crossmatch {self.what}s` lists them all.")
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

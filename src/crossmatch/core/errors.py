@@ -13,6 +13,10 @@ class CrossmatchError(ValueError):
     """
 
 
+class WrongWords(CrossmatchError):  # noqa: N818 - the words are wrong, nothing has failed
+    """A name, an option or a path that does not exist: on the command line, exit code 2 instead of 1."""
+
+
 class MissingDependency(CrossmatchError, ImportError):  # noqa: N818 - it names what is missing, not an accident
     """A heavy library of an extra is not installed."""
 

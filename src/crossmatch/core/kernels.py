@@ -6,26 +6,58 @@ each listed score. A query's counters are touched by one thread only, and they a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
+from numpy.typing import NDArray
 
-# From this many listed scores on, finding each candidate's place beats comparing it with each of them.
-MANY = 5
+# Up to this many listed scores, comparing each candidate with each of them beats finding its place among them.
+MANY = 64
 # Columns are copied this many at a time: one cache line of float32.
 STRIP = 16
-# Candidates compared at a time: they stay in the first-level cache, and only a chunk with a near tie is looked at singly.
-CHUNK = 512
-# Cells for each listed score, and at most: more cells, fewer candidates to look at singly, but a longer table.
+# Candidates compared at a time: their cells stay in the first-level cache, their vectors in the last-level one.
+CHUNK = 1024
+# Candidates searched at a time for the near ones.
+BLOCK = 64
+# Cells of 16 bits run from -HALF - 1 (below every listed score) to TOP - HALF (above).
+HALF, TOP = 32_767, 65_534
+# Cells for each of many listed scores, and at most: more cells, fewer candidates to look at singly, but a longer table.
 CELLS, MOST_CELLS = 32, 4096
 
 _jit: Any = nb.njit(nogil=True, cache=True, boundscheck=False)
 
 
+class Lists(NamedTuple):
+    """The listed scores of a job, ascending within each query; `standing._Job` says what the fields are."""
+
+    query: NDArray[np.int64]
+    start: NDArray[np.int64]
+    item: NDArray[np.int64]
+    exact: NDArray[np.float64]
+    high: NDArray[np.floating]
+    low: NDArray[np.floating]
+    high_cell: NDArray[np.int16]
+    low_cell: NDArray[np.int16]
+    floor: NDArray[np.float32]
+    zoom: NDArray[np.float32]
+    above: NDArray[np.int64]
+    size: NDArray[np.int64]
+    rounded: bool
+
+
+class Sides(NamedTuple):
+    """The vectors of the queries and of the candidates, each with 1 / length."""
+
+    query: NDArray[np.floating]
+    query_scale: NDArray[np.float64]
+    item: NDArray[np.floating]
+    item_scale: NDArray[np.float64]
+
+
 @_jit
 def exact_dot(a, b, sums):  # type: ignore[no-untyped-def]
-    """The same sum as `scores.exact_dot`; `sums` is room for half of the products. Slices let the loops become vector instructions."""
+    """The same sum as `scores.exact_dot`; `sums` is room for half of the products. Slices make these vector loops."""
     width = a.shape[0]
     half = (width + 1) // 2
     near_a, far_a, near_b, far_b = a[: width - half], a[half:], b[: width - half], b[half:]
@@ -44,13 +76,18 @@ def exact_dot(a, b, sums):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def exact_pairs(a, a_scale, i, b, b_scale, j, out):  # type: ignore[no-untyped-def]
-    sums = np.empty(a.shape[1])
+def exact_pairs(sides, i, j, out):  # type: ignore[no-untyped-def]
+    sums = np.empty(sides.query.shape[1])
     for n in range(len(i)):
-        out[n] = exact_dot(a[i[n]], b[j[n]], sums) * (a_scale[i[n]] * b_scale[j[n]])
+        out[n] = _exact(sides, i[n], j[n], sums)
 
 
-@nb.njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan"})  # scores are finite; so this too is a vector loop
+@_jit
+def _exact(sides, q, c, sums):  # type: ignore[no-untyped-def]
+    return exact_dot(sides.query[q], sides.item[c], sums) * (sides.query_scale[q] * sides.item_scale[c])
+
+
+@nb.njit(nogil=True, cache=True, boundscheck=False, fastmath={"nnan"})  # scores are finite: so this is a vector loop
 def _largest(x):  # type: ignore[no-untyped-def]
     top = x[0]
     for k in range(x.shape[0]):
@@ -59,47 +96,74 @@ def _largest(x):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _count(x, high, low):  # type: ignore[no-untyped-def]
-    """How many are above `high`, and how many are at least `low`.
-
-    Sums in 32 bits over a range from zero: so the loop becomes vector instructions.
-    """
-    above = np.int32(0)
-    reach = np.int32(0)
+def _count(x, high, low, zero):  # type: ignore[no-untyped-def]
+    """How many are above `high`, and how many are at least `low`, summed in the type of `zero`: the narrower, the faster."""
+    above, reach = zero, zero
     for k in range(x.shape[0]):
-        above += np.int32(1) if x[k] > high else np.int32(0)
-        reach += np.int32(1) if x[k] >= low else np.int32(0)
-    return above, reach
+        above = type(zero)(above + (x[k] > high))
+        reach = type(zero)(reach + (x[k] >= low))
+    return np.int64(above), np.int64(reach)
 
 
 @_jit
-def _few(x, item0, q, first, last, listed, exact, high, low, above, size, rounded, a, sa, b, sb, room):  # type: ignore[no-untyped-def]
-    """Compare every candidate with every listed score, chunk by chunk; settle those inside the margin."""
-    for begin in range(0, len(x), CHUNK):
-        chunk = x[begin : begin + CHUNK]
-        top = _largest(chunk)
-        for p in range(first, last):
-            if low[p] > top:
-                break  # listed scores ascend: the chunk reaches none of the rest
-            over, reach = _count(chunk, high[p], low[p])
-            above[p] += over
-            near = reach - over
-            if near == 0:
-                continue
-            own = listed[p] - item0 - begin
-            if not rounded or (near == 1 and 0 <= own < chunk.shape[0]):
-                size[p] += near
-                continue
-            for k in range(chunk.shape[0]):
-                if low[p] <= chunk[k] <= high[p]:
-                    s = exact[p]
-                    if k != own:
-                        c = item0 + begin + k
-                        s = exact_dot(a[q], b[c], room[0]) * (sa[q] * sb[c])
-                    if s > exact[p]:
-                        above[p] += 1
-                    elif s == exact[p]:
-                        size[p] += 1
+def _any(x, high, low):  # type: ignore[no-untyped-def]
+    found = np.int16(0)
+    for k in range(x.shape[0]):
+        found = np.int16(found | ((x[k] <= high) & (x[k] >= low)))
+    return found != 0
+
+
+@_jit
+def _plain(x, n, lists):  # type: ignore[no-untyped-def]
+    """Compare every candidate with every listed score: no score was rounded, so there is nothing to settle."""
+    top = _largest(x)
+    for p in range(lists.start[n], lists.start[n + 1]):
+        if lists.low[p] > top:
+            break  # listed scores ascend: the chunk reaches none of the rest
+        over, reach = _count(x, lists.high[p], lists.low[p], np.int32(0))
+        lists.above[p] += over
+        lists.size[p] += reach - over
+
+
+@_jit
+def _few(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
+    """The same on cells of 16 bits, sixteen to an instruction; candidates in the cells of a margin are settled exactly."""
+    q = lists.query[n]
+    floor, zoom = lists.floor[n], lists.zoom[n]
+    cell, score = room.cell[: x.shape[0]], room.score[: x.shape[0]]
+    for k in range(x.shape[0]):
+        y = (x[k] - floor) * zoom
+        y = y if y > np.float32(-1) else np.float32(-1)
+        y = y if y < np.float32(TOP) else np.float32(TOP)
+        cell[k] = np.int16(np.int32(y) - HALF)
+    top = _largest(cell)
+    settled = False
+    for p in range(lists.start[n], lists.start[n + 1]):
+        high, low = lists.high_cell[p], lists.low_cell[p]
+        if low > top:
+            break
+        over, reach = _count(cell, high, low, np.int16(0))
+        lists.above[p] += over
+        near = reach - over
+        own = lists.item[p] - item0
+        if near == 1 and 0 <= own < x.shape[0]:
+            lists.size[p] += 1
+            continue
+        if near and not settled:
+            score[:] = np.nan  # a candidate near several listed scores is settled once
+            settled = True
+        begin = 0
+        while near > 0:
+            block = cell[begin : begin + BLOCK]
+            if _any(block, high, low):
+                for k in range(begin, begin + block.shape[0]):
+                    if low <= cell[k] <= high:
+                        near -= 1
+                        if np.isnan(score[k]):
+                            score[k] = _exact(sides, q, item0 + k, room.sums)
+                        lists.above[p] += score[k] > lists.exact[p]
+                        lists.size[p] += score[k] == lists.exact[p]
+            begin += BLOCK
 
 
 @_jit
@@ -111,15 +175,16 @@ def _cell(value, floor, zoom, last):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _many(x, item0, q, first, last, exact, high, low, above, size, rounded, a, sa, b, sb, room):  # type: ignore[no-untyped-def]
+def _many(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
     """Put each candidate into one of many cells between the lowest and the highest listed score, then add up from the top.
 
     Only candidates in a cell that some listed score (or its margin) reaches into are looked at singly, which is few.
     A candidate level with a run of equal scores is filed before all of them: above none of the run.
     """
-    sums, cell, single = room
-    n = last - first
-    high, low, exact = high[first:last], low[first:last], exact[first:last]
+    cell, single = room.place, room.single
+    first, last = lists.start[n], lists.start[n + 1]
+    q, n = lists.query[n], last - first
+    high, low, exact = lists.high[first:last], lists.low[first:last], lists.exact[first:last]
     cells = min(MOST_CELLS, CELLS * n)
     floor, top = low[0], x.dtype.type(cells + 1)
     zoom = x.dtype.type((cells - 1) / max(np.float64(high[n - 1]) - np.float64(floor), 1e-30))
@@ -150,9 +215,7 @@ def _many(x, item0, q, first, last, exact, high, low, above, size, rounded, a, s
         while p < n and high[p] < x[k]:
             p += 1
         if p < n and low[p] <= x[k]:
-            s = np.float64(x[k])
-            if rounded:
-                s = exact_dot(a[q], b[item0 + k], sums) * (sa[q] * sb[item0 + k])
+            s = _exact(sides, q, item0 + k, room.sums) if lists.rounded else np.float64(x[k])
             while p < n and exact[p] < s:
                 p += 1
             while p > 0 and exact[p - 1] >= s:
@@ -163,47 +226,92 @@ def _many(x, item0, q, first, last, exact, high, low, above, size, rounded, a, s
     higher, run = 0, 0
     for p in range(n - 1, -1, -1):
         higher += over[p + 1]
-        above[first + p] += higher
+        lists.above[first + p] += higher
     for p in range(n):
         if exact[p] != exact[run]:
             run = p
-        size[first + p] += level[run]
+        lists.size[first + p] += level[run]
+
+
+class _Room(NamedTuple):
+    """Scratch memory of one thread."""
+
+    sums: NDArray[np.float64]
+    score: NDArray[np.float64]
+    cell: NDArray[np.int16]
+    place: NDArray[np.int32]
+    single: NDArray[np.int32]
 
 
 @_jit
-def _tally(x, item0, q, first, last, listed, exact, high, low, above, size, rounded, a, sa, b, sb, room):  # type: ignore[no-untyped-def]
-    if last - first > MANY:
-        _many(x, item0, q, first, last, exact, high, low, above, size, rounded, a, sa, b, sb, room)
+def _room(dimensions, length):  # type: ignore[no-untyped-def]
+    return _Room(
+        np.empty(dimensions), np.empty(CHUNK), np.empty(CHUNK, np.int16), np.empty(length, np.int32), np.empty(length, np.int32)
+    )
+
+
+@_jit
+def _tally(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
+    if lists.start[n + 1] - lists.start[n] > MANY:
+        _many(x, item0, n, lists, sides, room)
+    elif lists.rounded:
+        _few(x, item0, n, lists, sides, room)
     else:
-        _few(x, item0, q, first, last, listed, exact, high, low, above, size, rounded, a, sa, b, sb, room)
+        _plain(x, n, lists)
 
 
 @_jit
-def tally_rows(tile, row0, col0, n0, n1, query, start, listed, exact, high, low, above, size, rounded, a, sa, b, sb):  # type: ignore[no-untyped-def]
-    """Queries n0 .. n1 are rows of the tile; candidates are its columns."""
-    room = np.empty(a.shape[1]), np.empty(tile.shape[1], np.int32), np.empty(tile.shape[1], np.int32)
-    for n in range(n0, n1):
-        _tally(tile[query[n] - row0], col0, query[n], start[n], start[n + 1], listed, exact, high, low, above, size, rounded, a, sa, b, sb, room)  # fmt: skip
+def _split(start, n0, n1):  # type: ignore[no-untyped-def]
+    """The queries with few listed scores, and those with many."""
+    queries = np.arange(n0, n1)
+    many = start[n0 + 1 : n1 + 1] - start[n0:n1] > MANY
+    return queries[~many], queries[many]
 
 
 @_jit
-def tally_columns(tile, row0, col0, n0, n1, query, start, listed, exact, high, low, above, size, rounded, a, sa, b, sb):  # type: ignore[no-untyped-def]
-    """Queries n0 .. n1 are columns of the tile; candidates are its rows. A strip of columns is copied at a time."""
-    height = tile.shape[0]
-    room = np.empty(a.shape[1]), np.empty(height, np.int32), np.empty(height, np.int32)
-    x = np.empty((STRIP, height), tile.dtype)
-    for m in range(n0, n1, STRIP):
-        strip = min(STRIP, n1 - m)
-        column = query[m] - col0
-        if query[m + strip - 1] - query[m] == strip - 1:
-            block = tile[:, column : column + strip]
-            for r in range(height):
-                for s in range(strip):
-                    x[s, r] = block[r, s]
-        else:
-            for s in range(strip):
+def tally_rows(tile, row0, col0, n0, n1, lists, sides):  # type: ignore[no-untyped-def]
+    """Queries n0 .. n1 are rows of the tile; candidates are its columns.
+
+    All queries meet one chunk of candidates before the next: so the vectors of those that need settling stay in the cache.
+    """
+    width = tile.shape[1]
+    room = _room(sides.item.shape[1], width)
+    few, many = _split(lists.start, n0, n1)
+    for begin in range(0, width, CHUNK):
+        for n in few:
+            _tally(tile[lists.query[n] - row0, begin : begin + CHUNK], col0 + begin, n, lists, sides, room)
+    for n in many:  # the table for many scores is worth its making for a whole row only
+        _tally(tile[lists.query[n] - row0], col0, n, lists, sides, room)
+
+
+@_jit
+def tally_columns(tile, row0, col0, n0, n1, lists, sides):  # type: ignore[no-untyped-def]
+    """Queries n0 .. n1 are columns of the tile; candidates are its rows."""
+    room = _room(sides.item.shape[1], tile.shape[0])
+    few, many = _split(lists.start, n0, n1)
+    _strips(tile, row0, col0, few, CHUNK, lists, sides, room)
+    _strips(tile, row0, col0, many, tile.shape[0], lists, sides, room)
+
+
+@_jit
+def _strips(tile, row0, col0, chosen, chunk, lists, sides, room):  # type: ignore[no-untyped-def]
+    """A strip of columns is copied at a time, so that every cache line of the tile is read once."""
+    lines = np.empty((STRIP, min(chunk, tile.shape[0])), tile.dtype)
+    column = np.empty(STRIP, np.int64)
+    for begin in range(0, tile.shape[0], chunk):
+        rows = tile[begin : begin + chunk]
+        height = rows.shape[0]
+        for m in range(0, len(chosen), STRIP):
+            strip = min(STRIP, len(chosen) - m)
+            column[:strip] = lists.query[chosen[m : m + strip]] - col0
+            if strip == STRIP and column[STRIP - 1] - column[0] == STRIP - 1:
+                block = rows[:, column[0] : column[0] + STRIP]
                 for r in range(height):
-                    x[s, r] = tile[r, query[m + s] - col0]
-        for s in range(strip):
-            n = m + s
-            _tally(x[s], row0, query[n], start[n], start[n + 1], listed, exact, high, low, above, size, rounded, a, sa, b, sb, room)  # fmt: skip
+                    for s in range(STRIP):
+                        lines[s, r] = block[r, s]
+            else:
+                for s in range(strip):
+                    for r in range(height):
+                        lines[s, r] = rows[r, column[s]]
+            for s in range(strip):
+                _tally(lines[s, :height], row0 + begin, chosen[m + s], lists, sides, room)

@@ -69,14 +69,17 @@ def stand(
         raise CrossmatchError("a run is ranked against a collection: use crossmatch.core.standing.stand_run")
     if compiled is None:
         compiled = scores.shape[0] * scores.shape[1] > 2_000_000 and _kernels() is not None
-    jobs = {key: _prepare(scores, key, listed, compiled) for key, listed in wanted.items()}
     workers = threads or len(os.sched_getaffinity(0))
     count = _count_compiled if compiled else _count_numpy
     with ThreadPoolExecutor(workers) as pool:
-        for row0, column0, block in _tiles(scores, tile):
+        jobs = {key: _prepare(scores, key, listed, compiled, pool) for key, listed in wanted.items()}
+        for row0, column0, block in _tiles(scores, tile, pool):
             for job in jobs.values():
                 count(job, block, row0, column0, pool, workers)
     return {key: job.standing(scores.shape) for key, job in jobs.items()}
+
+
+_Vectors = tuple[Any, Any, Any, Any]  # of the queries and their scale, of the candidates and theirs
 
 
 @dataclass(eq=False)
@@ -93,7 +96,7 @@ class _Job:
     above: IntArray
     size: IntArray
     rounded: bool
-    vectors: tuple[Any, Any, Any, Any]  # of the queries and their scale, of the candidates and theirs
+    vectors: _Vectors
     pairs: Callable[[IntArray, IntArray], FloatArray]
 
     def standing(self, shape: tuple[int, int]) -> Standing:
@@ -102,6 +105,21 @@ class _Job:
         gallery = shape[1] if self.rows else shape[0]
         return Standing(self.listed, above, size, np.full(len(self.listed.query), gallery, dtype=np.int64), gallery)
 
+    @cache  # noqa: B019
+    def lists(self) -> tuple[Any, ...]:
+        """The fields of `kernels.Lists`: with cells of 16 bits from each query's lowest listed score to its highest.
+
+        A cell is the whole part of (s - floor) · zoom in float32. Each of these steps is monotonic in s, so a candidate in a
+        lower cell than a bound is below the bound, whatever the rounding.
+        """
+        start, count = self.listed.start, self.listed.count
+        floor, ceiling = self.low[start[:-1]], self.high[start[1:] - 1]
+        zoom = (65_000 / np.maximum(ceiling.astype(np.float64) - floor, 1e-26)).astype(floor.dtype)
+        cells = ((np.clip((s - np.repeat(floor, count)) * np.repeat(zoom, count), -1, 65_534).astype(np.int32) - 32_767).astype(np.int16)
+                 for s in (self.high, self.low))  # fmt: skip
+        return (self.listed.query, start, self.item, self.exact, self.high, self.low, *cells, floor, zoom,
+                self.above, self.size, self.rounded)  # fmt: skip
+
     def span(self, row0: int, column0: int, block: NDArray[np.floating]) -> tuple[int, int]:
         """The queries that this tile crosses."""
         first, length = (row0, block.shape[0]) if self.rows else (column0, block.shape[1])
@@ -109,51 +127,59 @@ class _Job:
         return int(n0), int(n1)
 
 
-def _prepare(scores: Embeddings | Matrix, key: str, listed: Listed, compiled: bool) -> _Job:
+def _prepare(scores: Embeddings | Matrix, key: str, listed: Listed, compiled: bool, pool: ThreadPoolExecutor) -> _Job:
     rows = {"i2t": True, "t2i": False}[key.split("/")[0]]
-    query, item = listed.row, listed.item
-    exact = _exact(scores, query, item, rows, compiled)
-    order = np.lexsort((exact, np.repeat(np.arange(len(listed.query)), listed.count)))
-    item, exact = item[order], exact[order]
-    vectors: tuple[Any, Any, Any, Any] = (np.zeros((1, 1)), np.ones(1), np.zeros((1, 1)), np.ones(1))
+    vectors: _Vectors = (np.zeros((1, 1)), np.ones(1), np.zeros((1, 1)), np.ones(1))
     if isinstance(scores, Embeddings):
         image = scores.image_vectors, scores.image_scale
         caption = scores.caption_vectors, scores.caption_scale
         vectors = (*image, *caption) if rows else (*caption, *image)
-        zoom, margin = _zoom(scores), _margin(scores, rows)[query[order]]
+
+    def pairs(query: IntArray, item: IntArray) -> FloatArray:
+        kernels = _kernels() if compiled and isinstance(scores, Embeddings) else None
+        if kernels is None:
+            return scores.pairs(query, item) if rows else scores.pairs(item, query)
+        out = np.empty(len(query))
+        kernels.exact_pairs(kernels.Sides(*vectors), query, item, out)
+        return out
+
+    query, item = listed.row, listed.item
+    exact, order = np.empty(len(item)), np.empty(len(item), dtype=np.int64)
+
+    def ascend(part: tuple[int, int]) -> None:
+        """Score the pairs of some queries, and order them by query and score."""
+        here = slice(*listed.start[list(part)])
+        found = pairs(query[here], item[here])
+        ascending = np.lexsort((found, query[here]))
+        exact[here], order[here] = found[ascending], ascending + here.start
+
+    list(pool.map(ascend, _parts(0, len(listed.query), 512)))
+    item = item[order]
+    if isinstance(scores, Embeddings):
+        zoom, margin = _zoom(scores), _margin(scores, rows)[query]
         high = _round(exact * zoom + margin, up=True)
         low = _round(exact * zoom - margin, up=False)
     else:
         high = low = exact.astype(_tile_dtype(scores.values.dtype))
     zeros = np.zeros(len(item), dtype=np.int64)
     rounded = isinstance(scores, Embeddings)
-
-    def pairs(n: IntArray, c: IntArray) -> FloatArray:
-        return _exact(scores, n, c, rows, compiled)
-
     return _Job(rows, listed, order, item, exact, high, low, zeros, zeros.copy(), rounded, vectors, pairs)
 
 
-def _exact(scores: Embeddings | Matrix, query: IntArray, item: IntArray, rows: bool, compiled: bool) -> FloatArray:
-    image, caption = (query, item) if rows else (item, query)
-    kernels = _kernels() if compiled else None
-    if kernels is None or isinstance(scores, Matrix):
-        return scores.pairs(image, caption)
-    out = np.empty(len(image))
-    kernels.exact_pairs(
-        scores.image_vectors, scores.image_scale, image, scores.caption_vectors, scores.caption_scale, caption, out
-    )
-    return out
+def _parts(first: int, last: int, step: int) -> list[tuple[int, int]]:
+    return [(at, min(at + step, last)) for at in range(first, last, step)]
 
 
-def _tiles(scores: Embeddings | Matrix, size: int) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
-    """Tiles of the matrix, about twice as wide as high, each with the position of its corner."""
+def _tiles(
+    scores: Embeddings | Matrix, size: int, pool: ThreadPoolExecutor
+) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
+    """Tiles of the matrix, about twice as wide as high, each with the position of its corner. A tile lives until the next."""
     n_rows, n_columns = scores.shape
     height = max(1, min(n_rows, round((size / 2) ** 0.5)))
-    width = max(1, min(n_columns, size // height))
-    height = max(1, min(n_rows, size // width))
+    width = _even(n_columns, size // height)
+    height = _even(n_rows, size // width)
     corners = [(r, c) for r in range(0, n_rows, height) for c in range(0, n_columns, width)]
-    product = _product(scores) if isinstance(scores, Embeddings) else None
+    product = _product(scores, pool) if isinstance(scores, Embeddings) else None
     for r, c in track(corners, "ranking"):
         if product is not None:
             yield r, c, product(slice(r, r + height), slice(c, c + width))
@@ -163,18 +189,37 @@ def _tiles(scores: Embeddings | Matrix, size: int) -> Iterator[tuple[int, int, N
             yield r, c, np.ascontiguousarray(values, dtype=_tile_dtype(values.dtype))
 
 
-def _product(scores: Embeddings) -> Callable[[slice, slice], NDArray[np.floating]]:
+def _even(length: int, most: int) -> int:
+    """The step of at most `most` that leaves no sliver at the end of `length`."""
+    most = max(1, most)
+    return -(-length // -(-length // most))
+
+
+def _product(scores: Embeddings, pool: ThreadPoolExecutor) -> Callable[[slice, slice], NDArray[np.floating]]:
     """Products in float32 of the unit vectors (of the vectors scaled by a power of two, for the dot product)."""
-    image, caption = (_scaled(scores, side) for side in ("image", "caption"))
-    return lambda rows, columns: image[rows] @ caption[columns].T
+    image, caption = (_scaled(scores, side, pool) for side in ("image", "caption"))
+    memory = np.empty(0, dtype=np.float32)  # of the tiles, which take turns: fresh pages would cost a tenth of the product
+
+    def product(rows: slice, columns: slice) -> NDArray[np.floating]:
+        nonlocal memory
+        a, b = image[rows], caption[columns]
+        if len(memory) < len(a) * len(b):
+            memory = np.empty(len(a) * len(b), dtype=np.float32)
+        return np.matmul(a, b.T, out=memory[: len(a) * len(b)].reshape(len(a), len(b)))
+
+    return product
 
 
-def _scaled(scores: Embeddings, side: str) -> NDArray[np.float32]:
+def _scaled(scores: Embeddings, side: str, pool: ThreadPoolExecutor) -> NDArray[np.float32]:
     vectors: NDArray[np.floating] = getattr(scores, f"{side}_vectors")
     factor = getattr(scores, f"{side}_scale")[:, None] * _longest(scores, side)
     out = np.empty(vectors.shape, dtype=np.float32)
-    for at in range(0, len(vectors), 4096):
-        out[at : at + 4096] = vectors[at : at + 4096].astype(np.float64) * factor[at : at + 4096]
+
+    def scale(part: tuple[int, int]) -> None:
+        here = slice(*part)
+        np.multiply(vectors[here], factor[here], out=out[here], dtype=np.float64, casting="same_kind")
+
+    list(pool.map(scale, _parts(0, len(vectors), 1024)))
     return out
 
 
@@ -229,16 +274,10 @@ def _count_compiled(job: _Job, block: NDArray[np.floating], row0: int, column0: 
     if kernels is None:
         raise CrossmatchError("the compiled path needs numba. Install it with: pip install 'crossmatch[fast]'")
     tally = kernels.tally_rows if job.rows else kernels.tally_columns
+    lists, sides = kernels.Lists(*job.lists()), kernels.Sides(*job.vectors)
     n0, n1 = job.span(row0, column0, block)
-    cuts = np.linspace(n0, n1, min(4 * workers, max(1, (n1 - n0) // 16)) + 1).astype(np.int64)
-    done = pool.map(
-        lambda part: tally(
-            block, row0, column0, part[0], part[1], job.listed.query, job.listed.start, job.item, job.exact,
-            job.high, job.low, job.above, job.size, job.rounded, *job.vectors,
-        ),
-        zip(cuts[:-1], cuts[1:], strict=True),
-    )  # fmt: skip
-    list(done)
+    step = max(16, -(-(n1 - n0) // (4 * workers)))
+    list(pool.map(lambda part: tally(block, row0, column0, *part, lists, sides), _parts(n0, n1, step)))
 
 
 def _count_numpy(job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crossmatch.core.arrays import FloatArray, IdArray, as_ids, frozen, require_finite
 from crossmatch.core.errors import CrossmatchError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +29,7 @@ class Trials:
     images: IdArray
     captions: np.ndarray[tuple[int, int], np.dtype[np.str_]]
     categories: IdArray
+    open_image: Callable[[str], Image] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
@@ -73,11 +79,45 @@ class TrialScores:
                 f"scores are {self.values.shape[1]} captions x {self.values.shape[2]} images per trial; the benchmark's trials "
                 f"are {c} x {i}. Give columns s_c0_i0 to s_c{c - 1}_i{i - 1}."
             )
-        place = {str(t): n for n, t in enumerate(self.ids)}
-        missing = [str(t) for t in trials.ids if str(t) not in place]
-        if missing:
-            raise CrossmatchError(f"{len(missing):,} of {len(trials.ids):,} trials have no score; first missing: {missing[0]!r}.")
-        if len(place) > len(trials.ids):
-            strange = next(t for t in place if t not in set(trials.ids.tolist()))
-            raise CrossmatchError(f"trial {strange!r} is scored but not in the benchmark. Leave it out.")
-        return self.values[[place[str(t)] for t in trials.ids]]
+        return self.values[_places(self.ids, trials)]
+
+
+@dataclass(frozen=True, eq=False)
+class TrialChoices:
+    """The image that a model chose in each trial of one caption, as BISON's prediction files have it."""
+
+    ids: IdArray
+    images: IdArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
+        object.__setattr__(self, "images", np.asarray(self.images, dtype=np.str_))
+        if self.images.shape != self.ids.shape:
+            raise CrossmatchError(f"{len(self.ids):,} trials came with {self.images.shape} choices; one each was expected.")
+
+    def aligned(self, trials: Trials) -> FloatArray:
+        """1 for the chosen image and 0 for the others, in the order of the trials."""
+        if trials.shape[0] != 1:
+            raise CrossmatchError(f"choices of an image fit trials of one caption; these have {trials.shape[0]}. Give scores.")
+        chosen = self.images[_places(self.ids, trials)]
+        scores = (trials.images == chosen[:, None]).astype(np.float64)
+        if not scores.any(axis=1).all():
+            n = int((~scores.any(axis=1)).argmax())
+            raise CrossmatchError(
+                f"trial {str(trials.ids[n])!r} was answered with image {str(chosen[n])!r}, which is none of its candidates "
+                f"{', '.join(map(repr, trials.images[n].tolist()))}. Mend that row."
+            )
+        return scores[:, None, :]
+
+
+def _places(ids: IdArray, trials: Trials) -> list[int]:
+    """Where each trial is answered; every trial once, no stranger."""
+    place = {name: n for n, name in enumerate(ids.tolist())}
+    missing = [name for name in trials.ids.tolist() if name not in place]
+    if missing:
+        raise CrossmatchError(f"{len(missing):,} of {len(trials.ids):,} trials are not answered; first missing: {missing[0]!r}. Add it.")
+    if len(place) > len(trials.ids):
+        known = set(trials.ids.tolist())
+        strange = next(name for name in place if name not in known)
+        raise CrossmatchError(f"trial {strange!r} is answered but not in the benchmark. Leave it out.")
+    return [place[name] for name in trials.ids.tolist()]

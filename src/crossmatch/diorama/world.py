@@ -11,7 +11,7 @@ import numpy as np
 
 from crossmatch.core.arrays import BoolArray
 from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.errors import WrongWords
 from crossmatch.core.progress import track
 
 from .grammar import describe
@@ -47,9 +47,9 @@ class Diorama:
     @classmethod
     def make(cls, split: str = "test", images: int | None = None, *, size: str = "default", seed: int = 0, style: str = "camera") -> Diorama:
         if split not in SPLITS:
-            raise CrossmatchError(f"the world has no split {split!r}; it has {', '.join(SPLITS)}.")
+            raise WrongWords(f"the world has no split {split!r}; it has {', '.join(SPLITS)}.")
         if size not in SIZES:
-            raise CrossmatchError(f"the world has no size {size!r}; it comes as {', '.join(SIZES)}.")
+            raise WrongWords(f"the world has no size {size!r}; it comes as {', '.join(SIZES)}.")
         numbers = range(SIZES[size][split] if images is None else images)
         scenes, captions = [], []
         for n in track(numbers, f"imagining the {split} scenes"):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.stats import binom
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.ranks import Ranks
 from crossmatch.metrics.ranking import first_group, first_rank_cdf
 
-NEGLIGIBLE = 1e-15
+NEGLIGIBLE = 1e-13  # a probability that changes no digit anyone reads
 
 
 def median_rank(ranks: Ranks) -> float:
@@ -28,31 +33,31 @@ def median_rank(ranks: Ranks) -> float:
     5.0
     """
     a, n, p = first_group(ranks)
-    queries = len(a)
     if not n.any():
         return float(np.median(a + 1))
-    places = ((queries + 1) // 2, queries // 2 + 1)
-    return float(np.mean([_expected_order_statistic(a, n, p, h) for h in places]))
+    groups, times = np.unique(np.stack([a, n, p]), axis=1, return_counts=True)
+    places = {(len(a) + 1) // 2, len(a) // 2 + 1}
+    return float(np.mean([_expected_order_statistic(groups, times, h) for h in places]))
 
 
-def _expected_order_statistic(a: IntArray, n: IntArray, p: IntArray, h: int) -> float:
+def _expected_order_statistic(groups: IntArray, times: IntArray, h: int) -> float:
     """E[X_(h)] = Σ_{r >= 0} P(X_(h) > r), summed only where the probability is neither 0 nor 1."""
 
     def late(r: int) -> float:
-        return float(_fewer_than(h, first_rank_cdf(a, n, p, r)[None, :])[0])
+        return float(_fewer_than(h, first_rank_cdf(*groups, r)[None, :], times)[0])
 
-    top = int((a + n + 1).max())
+    top = int((groups[0] + groups[1] + 1).max())
     low = _last_where(lambda r: late(r) >= 1 - NEGLIGIBLE, -1, top)
     high = _last_where(lambda r: late(r) > NEGLIGIBLE, low, top)
     expected = low + 1.0
-    step = max(1, 2_000_000 // len(a))
+    step = max(1, 1_000_000 // int(times.sum()))
     for at in range(low + 1, high + 1, step):
         r = np.arange(at, min(at + step, high + 1))
-        expected += float(_fewer_than(h, first_rank_cdf(a, n, p, r[:, None])).sum())
+        expected += float(_fewer_than(h, first_rank_cdf(*groups, r[:, None]), times).sum())
     return expected
 
 
-def _last_where(holds, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
+def _last_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The last integer in low … high at which a condition holds that is true up to some point and false after."""
     while low < high:
         middle = (low + high + 1) // 2
@@ -60,33 +65,29 @@ def _last_where(holds, low: int, high: int) -> int:  # type: ignore[no-untyped-d
     return low
 
 
-def _fewer_than(h: int, chance: NDArray[np.float64]) -> FloatArray:
-    """P(fewer than h of independent events happen), for each row of probabilities (the Poisson binomial distribution)."""
+def _fewer_than(h: int, chance: NDArray[np.float64], times: IntArray) -> FloatArray:
+    """P(fewer than h of independent events happen), for each row of probabilities; column g stands for `times[g]` events."""
     certain = (chance >= 1).all(axis=0)
-    h = h - int(certain.sum())
-    open_ = chance[:, ~certain & (chance > 0).any(axis=0)]
+    h = h - int(times[certain].sum())
+    kept = ~certain & (chance > 0).any(axis=0)
     if h <= 0:
         return np.zeros(len(chance))
-    if open_.shape[1] < h:
+    if times[kept].sum() < h:
         return np.ones(len(chance))
-    return np.clip(_sum_distribution(open_)[:, :h].sum(axis=1), 0.0, 1.0)
+    return np.clip(_sum_distribution(chance[:, kept], times[kept])[:, :h].sum(axis=1), 0.0, 1.0)
 
 
-def _sum_distribution(chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The distribution of the number of events: polynomials 1 - p + p·x multiplied in pairs, by FFT once they are long."""
-    parts = np.stack([1 - chance, chance], axis=-1)  # rows x polynomials x coefficients
-    while parts.shape[1] > 1:
-        if parts.shape[1] % 2:
-            one = np.zeros_like(parts[:, :1])
-            one[..., 0] = 1.0
-            parts = np.concatenate([parts, one], axis=1)
-        left, right = parts[:, 0::2], parts[:, 1::2]
-        length = 2 * parts.shape[2] - 1
-        if length <= 32:
-            product = np.zeros((*left.shape[:2], length))
-            for k in range(left.shape[2]):
-                product[..., k : k + right.shape[2]] += left[..., k : k + 1] * right
-        else:
-            product = np.fft.irfft(np.fft.rfft(left, length) * np.fft.rfft(right, length), length)
-        parts = product
-    return parts[:, 0]
+def _sum_distribution(chance: NDArray[np.float64], times: IntArray) -> NDArray[np.float64]:
+    """The distribution of the number of events (Poisson binomial): binomial ones, convolved shortest first."""
+    heap = [
+        (m, g, binom.pmf(np.arange(m + 1), m, chance[:, g : g + 1])) for g, m in enumerate(times.tolist())
+    ]
+    heapify(heap)
+    while len(heap) > 1:
+        m, g, left = heappop(heap)
+        k, _, right = heappop(heap)
+        length = m + k + 1
+        fast = next_fast_len(length, real=True)
+        product = irfft(rfft(left, fast) * rfft(right, fast), fast)[:, :length]
+        heappush(heap, (m + k, g, product))
+    return heap[0][2]

@@ -148,15 +148,15 @@ def first_group(ranks: Ranks) -> tuple[IntArray, IntArray, IntArray]:
     return ranks.above[at], ranks.size[at] - ranks.together[best], ranks.together[best]
 
 
-def first_rank_cdf(a: IntArray, n: IntArray, p: IntArray, rank: ArrayLike) -> FloatArray:
+def first_rank_cdf(a: ArrayLike, n: ArrayLike, p: ArrayLike, rank: ArrayLike) -> FloatArray:
     """P(the best positive is at `rank` or better): 1 - C(n, m) / C(n + p, m), m = rank - a.
 
     >>> first_rank_cdf(np.array([0]), np.array([1]), np.array([1]), 1)
     array([0.5])
     """
-    m = np.asarray(rank) - a
-    inside = (m > 0) & (m <= n)
-    m, n, p = np.broadcast_arrays(np.where(inside, m, 0), n, p)
+    m, n, p = np.broadcast_arrays(np.asarray(rank) - np.asarray(a), n, p)
+    inside, past = (m > 0) & (m <= n), m > n
+    m = np.where(inside, m, 0)
     # C(n, m) / C(n + p, m) = Π_i (n - m + i) / (n + i), i = 1 … p: exact for few positives, by logarithms for many
     missed = np.ones(m.shape)
     few = p <= 64
@@ -164,7 +164,7 @@ def first_rank_cdf(a: IntArray, n: IntArray, p: IntArray, rank: ArrayLike) -> Fl
         missed = np.where(few & (i <= p), missed * ((n - m + i) / (n + i)), missed)
     logs = gammaln(n + 1) - gammaln(n - m + 1) + gammaln(n + p - m + 1) - gammaln(n + p + 1)
     missed = np.where(few, missed, np.exp(np.minimum(logs, 0.0)))
-    return np.where(np.asarray(rank) - a > n, 1.0, np.where(inside, 1.0 - missed, 0.0))
+    return np.where(past, 1.0, np.where(inside, 1.0 - missed, 0.0))
 
 
 def _mean_reciprocal(a: int, n: int, p: int) -> float:

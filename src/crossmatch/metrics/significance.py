@@ -6,6 +6,7 @@ replacement, and every query counts as often as its cluster was drawn (field2007
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,32 +20,50 @@ from crossmatch.metrics.table import Metric
 
 SAMPLES = 1000
 LEVEL = 0.95
+CHUNK = 1000  # replicates held in memory at a time
 
 
-def draws(clusters: IntArray, samples: int = SAMPLES, seed: int = 0) -> NDArray[np.int32]:
-    """How often each query counts in each replicate; shape (samples, queries).
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Replicates to come: the cluster of each query, and how often each cluster is drawn, made anew from the seed each time.
 
-    >>> draws(np.array([0, 0, 7]), samples=2).sum(axis=1) >= 2      # two clusters, one of two queries
-    array([ True,  True])
+    >>> draws = Draws.of(np.array([4, 4, 7]), samples=3)
+    >>> draws.clusters, [int(times.sum()) for times in np.concatenate(list(draws))]
+    (2, [2, 2, 2])
     """
-    unique, member = np.unique(clusters, return_inverse=True)
-    n = len(unique)
-    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=samples).astype(np.int32)
-    return times[:, member]
+
+    member: IntArray
+    clusters: int
+    samples: int
+    seed: int
+
+    @classmethod
+    def of(cls, clusters: IntArray, samples: int = SAMPLES, seed: int = 0) -> Draws:
+        unique, member = np.unique(clusters, return_inverse=True)
+        return cls(member.ravel(), len(unique), samples, seed)
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        """Blocks of shape (replicates, clusters)."""
+        rng = np.random.default_rng(self.seed)
+        for at in range(0, self.samples, CHUNK):
+            n = self.clusters
+            yield rng.multinomial(n, np.full(n, 1 / n), size=min(CHUNK, self.samples - at)).astype(np.float64)
 
 
-def replicates(metric: Metric, values: FloatArray, times: NDArray[np.int32], ranks: Ranks | None = None, seed: int = 0) -> FloatArray:
+def replicates(metric: Metric, values: FloatArray, draws: Draws, ranks: Ranks | None = None) -> FloatArray:
     """The metric in each replicate. For the median, tied ranks are drawn anew each time, so that chance in ties shows too."""
     if metric.aggregate == "median" and ranks is not None:
-        return _medians(ranks, times, seed)
-    return (times @ values) / times.sum(axis=1)
+        return _medians(ranks, draws)
+    sums = np.bincount(draws.member, weights=values, minlength=draws.clusters)
+    sizes = np.bincount(draws.member, minlength=draws.clusters)
+    return np.concatenate([(times @ sums) / (times @ sizes) for times in draws])
 
 
 def interval(found: FloatArray, level: float = LEVEL) -> tuple[float, float]:
     """The percentile interval of the replicates.
 
-    >>> interval(np.arange(101.0), 0.9)
-    (5.0, 95.0)
+    >>> interval(np.arange(101.0), 0.5)
+    (25.0, 75.0)
     """
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -73,31 +92,44 @@ def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> D
     return Difference(value, *interval(gap), min(1.0, float(p)))
 
 
-def _medians(ranks: Ranks, times: NDArray[np.int32], seed: int) -> FloatArray:
+def _medians(ranks: Ranks, draws: Draws) -> FloatArray:
     a, n, p = first_group(ranks)
-    rng = np.random.default_rng([seed, 1])
     tied = np.flatnonzero(n > 0)
-    out = np.empty(len(times))
-    order = np.argsort(a, kind="stable")
-    place = (a + 1).astype(np.float64)
-    for b, weight in enumerate(times):
-        if len(tied):
-            place = (a + 1).astype(np.float64)
-            place[tied] = _draw_first_ranks(a[tied], n[tied], p[tied], rng)
-            order = np.argsort(place, kind="stable")
-        reach = np.cumsum(weight[order])
-        total = reach[-1]
-        low, high = np.searchsorted(reach, [(total + 1) // 2, total // 2 + 1])
-        out[b] = (place[order[low]] + place[order[high]]) / 2
-    return out
+    rng = np.random.default_rng([draws.seed, 1])
+    place = a + 1
+    order = np.argsort(place, kind="stable")
+    out = []
+    for block in draws:
+        drawn = _draw_first_ranks(a[tied], n[tied], p[tied], len(block), rng)
+        for b, times in enumerate(block):
+            if len(tied):
+                place[tied] = drawn[:, b]
+                order = np.argsort(place, kind="stable")
+            reach = np.cumsum(times[draws.member[order]])
+            low, high = np.searchsorted(reach, [(reach[-1] + 1) // 2, reach[-1] // 2 + 1])
+            out.append((place[order[low]] + place[order[high]]) / 2)
+    return np.asarray(out)
 
 
-def _draw_first_ranks(a: IntArray, n: IntArray, p: IntArray, rng: np.random.Generator) -> IntArray:
-    """One draw of the best positive's rank for each query, by bisection of its distribution."""
-    u = rng.random(len(a))
-    low, high = np.zeros_like(a), n + 1  # the rank is a + high; below low it is not
-    while (high - low > 1).any():
-        middle = (low + high) // 2
-        reached = first_rank_cdf(a, n, p, a + middle) >= u
-        high, low = np.where(reached, middle, high), np.where(reached, low, middle)
-    return a + high
+def _draw_first_ranks(a: IntArray, n: IntArray, p: IntArray, samples: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Draws of the best positive's rank, shape (queries, samples), from its distribution; equal distributions are made once."""
+    drawn = np.empty((len(a), samples), dtype=np.int32)
+    shapes, member = np.unique(np.stack([n, p]), axis=1, return_inverse=True)
+    for shape, (negatives, positives) in enumerate(shapes.T.tolist()):
+        chosen = np.flatnonzero(member.ravel() == shape)
+        reach = first_rank_cdf(np.int64(0), np.int64(negatives), np.int64(positives), np.arange(1, negatives + 2))
+        drawn[chosen] = a[chosen, None] + 1 + np.searchsorted(reach, rng.random((len(chosen), samples)), "right")
+    return drawn
+
+
+def holm(p: list[float]) -> list[float]:
+    """Holm's step-down correction for several tests at once (holm1979simple).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(p), 0.0
+    for step, at in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        largest = max(largest, min(1.0, (len(p) - step) * p[at]))
+        adjusted[at] = round(largest, 12)
+    return adjusted

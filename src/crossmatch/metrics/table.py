@@ -10,7 +10,7 @@ import numpy as np
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.catalog import Catalog
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.errors import WrongWords
 from crossmatch.core.ranks import Ranks
 from crossmatch.metrics import choice, ranking
 from crossmatch.metrics.median import median_rank
@@ -121,12 +121,12 @@ def metric(name: str) -> Metric:
     >>> metric("map@rr")
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.CrossmatchError: there is no metric 'map@rr'. Did you mean 'map@r'? `crossmatch metrics` lists them all.
+    crossmatch.core.errors.WrongWords: there is no metric 'map@rr'. Did you mean 'map@r'? `crossmatch metrics` lists them all.
     """
     stem, at, k = name.partition("@")
     family = next((f for f in FAMILIES if f.at and f.name == f"{stem}@k"), None)
     if at and family is not None and k.isdecimal():
         if int(k) < 1:
-            raise CrossmatchError(f"{name} has no meaning: k counts from one.")
+            raise WrongWords(f"{name} has no meaning: k counts from one.")
         return family.with_k(int(k))
     return METRICS[name]

@@ -1,0 +1,77 @@
+"""Models by name. A name is `family`, `family:rest` or the folder of a trained model; a plain object needs no name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossmatch.core.catalog import Catalog
+from crossmatch.core.errors import WrongWords
+from crossmatch.core.plugins import plugged
+
+
+@dataclass(frozen=True)
+class Family:
+    """One way to make a model: `make` takes what follows the colon in its name."""
+
+    name: str
+    about: str
+    abilities: str
+    make: Callable[[str], object]
+    argument: str = ""  # how the part after the colon is called, empty if there is none
+
+
+def _random(rest: str) -> object:
+    from crossmatch.models.reference import RandomScorer
+
+    if rest and not rest.isdecimal():
+        raise WrongWords(f"random:{rest} has no meaning; the seed is a whole number, as in random:7.")
+    return RandomScorer(int(rest or 0))
+
+
+def _oracle(rest: str) -> object:
+    from crossmatch.models.reference import Oracle
+
+    return Oracle()
+
+
+def _precomputed(rest: str) -> object:
+    from crossmatch.models.precomputed import Precomputed
+
+    if not rest:
+        raise WrongWords("precomputed needs a file, as in precomputed:embeddings.npz")
+    return Precomputed(Path(rest))
+
+
+def _dual(rest: str) -> object:
+    from crossmatch.models.dual import load
+
+    if not rest:
+        raise WrongWords("dual needs the folder of a trained model, as in dual:runs/dual")
+    return load(Path(rest))
+
+
+FAMILIES = (
+    Family("random", "a random direction for each id: chance, in practice", "scores", _random, "[SEED]"),
+    Family("oracle", "1 for every positive, 0 for the rest: the ceiling", "scores", _oracle),
+    Family("precomputed", "embeddings, a matrix, a TREC run or trial scores from a file", "scores", _precomputed, "FILE"),
+    Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _dual, "FOLDER"),
+)
+
+
+def families() -> Catalog[Family]:
+    """All model families by name."""
+    return Catalog("model", {f.name: f for f in (*FAMILIES, *plugged(Family))})
+
+
+def make_model(name: str) -> object:
+    """The model of this name.
+
+    >>> make_model("random:7")
+    RandomScorer(seed=7, dimensions=64)
+    """
+    if (Path(name) / "model.json").is_file():
+        return _dual(name)
+    family, _, rest = name.partition(":")
+    return families()[family].make(rest)

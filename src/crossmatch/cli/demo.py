@@ -1,0 +1,61 @@
+"""The demo: everything on the embedded world, ends with a report. What is already built is used again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from crossmatch.benchmarks import benchmarks
+from crossmatch.core.benchmark import data_hash
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.result import Result, file_name, load, save
+from crossmatch.core.signature import system
+from crossmatch.diorama.world import SIZES
+from crossmatch.report.html import write_report
+from crossmatch.report.tables import as_text, results_table
+from crossmatch.run import evaluate
+
+TASK = "diorama/retrieval"
+
+
+def run_demo(folder: Path, size: str) -> None:
+    """Train, evaluate, print, report."""
+    from crossmatch.models.reference import Oracle, RandomScorer
+    from crossmatch.train.dual import train_dual
+
+    begun = time.perf_counter()
+    benchmark = benchmarks()[TASK]
+    data = benchmark.loaded(size=size)
+    _say(f"1/3 the world: {data!r}", begun)
+    recipe = {"images": SIZES[size]["train"], "epochs": 2} if size == "tiny" else {}
+    dual = train_dual(folder / "dual", size=size, **recipe)
+    _say(f"2/3 a small dual encoder, trained on drawings: {folder / 'dual'}", begun)
+    results = []
+    for name, model in (("random", RandomScorer()), ("dual", dual), ("oracle", Oracle())):
+        path = folder / "results" / file_name(name) / f"{TASK}.json"
+        result = _kept(path, system(name, getattr(model, "signature", None)), data_hash(data))
+        if result is None:
+            result = evaluate(model, benchmark, name=name, data=data, size=size)
+            save(result, folder / "results")
+        results.append(result)
+    _say("3/3 evaluated beside a random scorer and an oracle", begun)
+    click.echo("\n" + as_text(results_table(results)[0]) + "\n")
+    click.echo(f"report: {write_report(results, folder / 'report.html').resolve()}")
+
+
+def _kept(path: Path, system_line: str, data: str) -> Result | None:
+    """A result of an earlier run, if it is of the same model, data and version."""
+    try:
+        result = load(path)
+    except CrossmatchError:
+        return None
+    from crossmatch import __version__
+
+    same = all(f"|data:{data}|" in row.signature and row.signature.endswith(f"|v{__version__}") for row in result.rows)
+    return result if same and result.system == system_line else None
+
+
+def _say(message: str, begun: float) -> None:
+    click.echo(f"[{time.perf_counter() - begun:5.1f} s] {message}", err=True)

@@ -1,0 +1,105 @@
+"""What the listing commands print."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from crossmatch import __version__
+from crossmatch.benchmarks import benchmarks
+from crossmatch.core.errors import WrongWords
+from crossmatch.core.result import Result, load_all
+from crossmatch.metrics.table import FAMILIES
+from crossmatch.models import families
+from crossmatch.report.compare import compare
+from crossmatch.report.tables import Table, as_text, comparison_table
+
+EXTRAS = (("fast", "numba"), ("diorama", "pillow"), ("diorama", "qtawesome"), ("models", "torch"), ("report", "matplotlib"), ("report", "jinja2"))
+
+
+def list_tasks() -> str:
+    rows = [(b.name, ", ".join(b.directions), ", ".join(b.metrics), b.licence, b.about) for b in benchmarks().values()]
+    return as_text(Table("tasks", (("name", "directions", "metrics", "licence", "about"),), tuple(rows), 5))
+
+
+def list_models() -> str:
+    rows = [(f"{f.name}:{f.argument}" if f.argument else f.name, f.abilities, f.about) for f in families().values()]
+    note = "a folder made by `crossmatch train` is a model too; in Python, any object with embed_images and embed_texts, or score, is one"
+    return as_text(Table("models", (("name", "ability", "about"),), tuple(rows), 3, (note,)))
+
+
+def list_metrics() -> str:
+    rows = [
+        (m.name, ",".join(map(str, m.at)), m.shape, m.label, _number(m.best * m.scale), m.unit, m.source, m.about) for m in FAMILIES
+    ]
+    note = "chance depends on the data: every result prints it beside its value"
+    return as_text(Table("metrics", (("name", "usual k", "shape", "shown as", "best", "unit", "source", "about"),), tuple(rows), 8, (note,)))
+
+
+def compare_results(paths: list[Path], as_json: bool) -> str:
+    """The first model against each of the others, task by task."""
+    results = load_all(paths)
+    models = list(dict.fromkeys(r.model for r in results))
+    if len(models) < 2:
+        raise WrongWords(f"only {models[0]!r} is there; a comparison needs two models. Name two folders of results.")
+    first = {r.task: r for r in results if r.model == models[0]}
+    pairs: list[tuple[Result, Result]] = [(first[r.task], r) for r in results if r.model != models[0] and r.task in first]
+    if not pairs:
+        raise WrongWords(f"no task was run by both {models[0]!r} and another model. Evaluate them on the same task.")
+    compared = [(a, b, compare(a, b)) for a, b in pairs]
+    if as_json:
+        rows = [
+            {"task": c.task, "metric": c.first.key, "first": a.model, "second": b.model, "difference": c.difference.value,
+             "low": c.difference.low, "high": c.difference.high, "p": c.difference.p, "p_holm": c.p}
+            for a, b, found in compared for c in found
+        ]  # fmt: skip
+        return json.dumps(rows, indent=1)
+    return "\n\n".join(as_text(comparison_table(found, a.model, b.model)) for a, b, found in compared)
+
+
+def examine() -> str:
+    """The state of this machine, and the remedy for what is missing."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    rows = [
+        ("crossmatch", __version__, str(Path(__file__).parents[1])),
+        ("python", platform.python_version(), platform.platform()),
+        ("processors", str(cores), platform.machine()),
+        *((name, _version(name), "") for name in ("numpy", "scipy", "click", "rich")),
+        *((name, _version(name), "" if _version(name) != "missing" else f"pip install 'crossmatch[{extra}]'") for extra, name in EXTRAS),
+        ("device", _device(), ""),
+        ("data", *_data()),
+    ]
+    return as_text(Table("doctor", (("what", "found", ""),), tuple(rows), 3))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _device() -> str:
+    if _version("torch") == "missing":
+        return "no torch"
+    import torch
+
+    if torch.cuda.is_available():
+        return f"cuda, {torch.cuda.get_device_name()}"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _data() -> tuple[str, str]:
+    """Where data sets are looked for, and which are there; the embedded world needs none."""
+    from crossmatch.core.places import data_folder
+
+    folder = data_folder()
+    there = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+    return (", ".join(there) or "none but the embedded world", f"{folder} ($CROSSMATCH_DATA)")
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
