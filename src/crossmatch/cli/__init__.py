@@ -126,7 +126,7 @@ def models() -> None:
 
 @cli.command()
 def metrics() -> None:
-    """List the metrics, with best value, chance on diorama/retrieval and source."""
+    """List the metrics, with best value and source."""
     from crossmatch.cli.show import list_metrics
 
     click.echo(list_metrics())

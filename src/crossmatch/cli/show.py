@@ -85,11 +85,9 @@ def _version(package: str) -> str:
 def _device() -> str:
     if _version("torch") == "missing":
         return "no torch"
-    import torch
+    from crossmatch.models.device import device
 
-    if torch.cuda.is_available():
-        return f"cuda, {torch.cuda.get_device_name()}"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    return device()
 
 
 def _data() -> tuple[str, str]:

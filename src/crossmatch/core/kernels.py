@@ -18,10 +18,10 @@ MANY = 64
 STRIP = 16
 # Candidates compared at a time: their cells stay in the first-level cache, their vectors in the last-level one.
 CHUNK = 1024
-# Candidates searched at a time for the near ones.
-BLOCK = 64
 # Cells of 16 bits run from -HALF - 1 (below every listed score) to TOP - HALF (above).
 HALF, TOP = 32_767, 65_534
+# The table of cells near a listed score is coarser by this many bits, so that it is quick to clear.
+COARSE = 4
 # Cells for each of many listed scores, and at most: more cells, fewer candidates to look at singly, but a longer table.
 CELLS, MOST_CELLS = 32, 4096
 
@@ -96,74 +96,69 @@ def _largest(x):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _count(x, high, low, zero):  # type: ignore[no-untyped-def]
-    """How many are above `high`, and how many are at least `low`, summed in the type of `zero`: the narrower, the faster."""
-    above, reach = zero, zero
-    for k in range(x.shape[0]):
-        above = type(zero)(above + (x[k] > high))
-        reach = type(zero)(reach + (x[k] >= low))
-    return np.int64(above), np.int64(reach)
-
-
-@_jit
-def _any(x, high, low):  # type: ignore[no-untyped-def]
-    found = np.int16(0)
-    for k in range(x.shape[0]):
-        found = np.int16(found | ((x[k] <= high) & (x[k] >= low)))
-    return found != 0
-
-
-@_jit
 def _plain(x, n, lists):  # type: ignore[no-untyped-def]
     """Compare every candidate with every listed score: no score was rounded, so there is nothing to settle."""
     top = _largest(x)
     for p in range(lists.start[n], lists.start[n + 1]):
-        if lists.low[p] > top:
+        s = lists.high[p]
+        if s > top:
             break  # listed scores ascend: the chunk reaches none of the rest
-        over, reach = _count(x, lists.high[p], lists.low[p], np.int32(0))
-        lists.above[p] += over
-        lists.size[p] += reach - over
+        above, level = np.int32(0), np.int32(0)  # sums in 32 bits: so this becomes a vector loop
+        for k in range(x.shape[0]):
+            above += np.int32(1) if x[k] > s else np.int32(0)
+            level += np.int32(1) if x[k] == s else np.int32(0)
+        lists.above[p] += above
+        lists.size[p] += level
+
+
+@_jit
+def _above(cell, limit):  # type: ignore[no-untyped-def]
+    above = np.int16(0)  # sums in 16 bits: so this becomes a vector loop of sixteen at a time
+    for k in range(cell.shape[0]):
+        above = np.int16(above + (cell[k] > limit))
+    return np.int64(above)
+
+
+@_jit
+def _coarse(cell):  # type: ignore[no-untyped-def]
+    return np.uint32(np.int32(cell) + np.int32(HALF + 1)) >> np.uint32(COARSE)
 
 
 @_jit
 def _few(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
-    """The same on cells of 16 bits, sixteen to an instruction; candidates in the cells of a margin are settled exactly."""
-    q = lists.query[n]
+    """The same on cells of 16 bits. Candidates in the cells that a margin reaches into are found by a table, and settled."""
+    cell, reached, single = room.cell[: x.shape[0]], room.reached, room.single
     floor, zoom = lists.floor[n], lists.zoom[n]
-    cell, score = room.cell[: x.shape[0]], room.score[: x.shape[0]]
     for k in range(x.shape[0]):
-        y = (x[k] - floor) * zoom
-        y = y if y > np.float32(-1) else np.float32(-1)
-        y = y if y < np.float32(TOP) else np.float32(TOP)
-        cell[k] = np.int16(np.int32(y) - HALF)
-    top = _largest(cell)
-    settled = False
-    for p in range(lists.start[n], lists.start[n + 1]):
+        y = min(max((x[k] - floor) * zoom, np.float32(-1)), np.float32(TOP))
+        cell[k] = np.int32(y) - np.int32(HALF)
+    q, first, last, top = lists.query[n], lists.start[n], lists.start[n + 1], _largest(cell)
+    for c in range(reached.shape[0]):
+        reached[c] = 0
+    for p in range(first, last):
         high, low = lists.high_cell[p], lists.low_cell[p]
         if low > top:
+            last = p  # listed scores ascend: the chunk reaches none of the rest
             break
-        over, reach = _count(cell, high, low, np.int16(0))
-        lists.above[p] += over
-        near = reach - over
-        own = lists.item[p] - item0
-        if near == 1 and 0 <= own < x.shape[0]:
-            lists.size[p] += 1
+        lists.above[p] += _above(cell, high)
+        for c in range(_coarse(low), _coarse(high) + 1):
+            reached[c] = 1
+    singles = 0
+    for k in range(x.shape[0]):
+        single[singles] = k
+        singles += reached[_coarse(cell[k])]
+    for j in range(singles):
+        k = single[j]
+        c, p = cell[k], first
+        while p < last and lists.high_cell[p] < c:
+            p += 1
+        if p == last or lists.low_cell[p] > c:
             continue
-        if near and not settled:
-            score[:] = np.nan  # a candidate near several listed scores is settled once
-            settled = True
-        begin = 0
-        while near > 0:
-            block = cell[begin : begin + BLOCK]
-            if _any(block, high, low):
-                for k in range(begin, begin + block.shape[0]):
-                    if low <= cell[k] <= high:
-                        near -= 1
-                        if np.isnan(score[k]):
-                            score[k] = _exact(sides, q, item0 + k, room.sums)
-                        lists.above[p] += score[k] > lists.exact[p]
-                        lists.size[p] += score[k] == lists.exact[p]
-            begin += BLOCK
+        s = lists.exact[p] if lists.item[p] == item0 + k else _exact(sides, q, item0 + k, room.sums)
+        while p < last and lists.low_cell[p] <= c:
+            lists.above[p] += s > lists.exact[p]
+            lists.size[p] += s == lists.exact[p]
+            p += 1
 
 
 @_jit
@@ -192,8 +187,10 @@ def _many(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
     reached = np.zeros(cells + 2, np.uint8)  # some listed score reaches into the cell
     for p in range(n):
         end = _cell(high[p], floor, zoom, top)
-        place[end + 1 : end + 2] += 1
-        reached[_cell(low[p], floor, zoom, top) : end + 1] = 1
+        if end <= cells:
+            place[end + 1] += 1
+        for c in range(_cell(low[p], floor, zoom, top), end + 1):
+            reached[c] = 1
     for k in range(x.shape[0]):
         cell[k] = _cell(x[k], floor, zoom, top)
     filled = np.zeros((2, cells + 2), np.int32)  # two rows, so that equal neighbours do not wait for each other
@@ -237,8 +234,8 @@ class _Room(NamedTuple):
     """Scratch memory of one thread."""
 
     sums: NDArray[np.float64]
-    score: NDArray[np.float64]
     cell: NDArray[np.int16]
+    reached: NDArray[np.uint8]
     place: NDArray[np.int32]
     single: NDArray[np.int32]
 
@@ -246,8 +243,9 @@ class _Room(NamedTuple):
 @_jit
 def _room(dimensions, length):  # type: ignore[no-untyped-def]
     return _Room(
-        np.empty(dimensions), np.empty(CHUNK), np.empty(CHUNK, np.int16), np.empty(length, np.int32), np.empty(length, np.int32)
-    )
+        np.empty(dimensions), np.empty(CHUNK, np.int16), np.empty((1 << 16) >> COARSE, np.uint8),
+        np.empty(length, np.int32), np.empty(max(length, CHUNK), np.int32),
+    )  # fmt: skip
 
 
 @_jit
@@ -261,57 +259,59 @@ def _tally(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _split(start, n0, n1):  # type: ignore[no-untyped-def]
-    """The queries with few listed scores, and those with many."""
-    queries = np.arange(n0, n1)
-    many = start[n0 + 1 : n1 + 1] - start[n0:n1] > MANY
-    return queries[~many], queries[many]
+def _chosen(start, n0, n1, many):  # type: ignore[no-untyped-def]
+    """The queries with many listed scores, or those with few."""
+    out, size = np.empty(n1 - n0, np.int64), 0
+    for n in range(n0, n1):
+        out[size] = n
+        size += (start[n + 1] - start[n] > MANY) == many
+    return out[:size]
 
 
 @_jit
 def tally_rows(tile, row0, col0, n0, n1, lists, sides):  # type: ignore[no-untyped-def]
     """Queries n0 .. n1 are rows of the tile; candidates are its columns.
 
-    All queries meet one chunk of candidates before the next: so the vectors of those that need settling stay in the cache.
+    All queries meet one chunk of candidates before the next: the vectors of those that need settling stay in the cache.
+    Only the table for many listed scores is worth its making for a whole row alone.
     """
     width = tile.shape[1]
     room = _room(sides.item.shape[1], width)
-    few, many = _split(lists.start, n0, n1)
-    for begin in range(0, width, CHUNK):
-        for n in few:
-            _tally(tile[lists.query[n] - row0, begin : begin + CHUNK], col0 + begin, n, lists, sides, room)
-    for n in many:  # the table for many scores is worth its making for a whole row only
-        _tally(tile[lists.query[n] - row0], col0, n, lists, sides, room)
+    for many in (False, True):
+        chosen = _chosen(lists.start, n0, n1, many)
+        chunk = width if many else CHUNK
+        for begin in range(0, width, chunk):
+            for n in chosen:
+                _tally(tile[lists.query[n] - row0][begin : begin + chunk], col0 + begin, n, lists, sides, room)
 
 
 @_jit
 def tally_columns(tile, row0, col0, n0, n1, lists, sides):  # type: ignore[no-untyped-def]
-    """Queries n0 .. n1 are columns of the tile; candidates are its rows."""
+    """Queries n0 .. n1 are columns of the tile; candidates are its rows. A strip of columns is copied at a time."""
     room = _room(sides.item.shape[1], tile.shape[0])
-    few, many = _split(lists.start, n0, n1)
-    _strips(tile, row0, col0, few, CHUNK, lists, sides, room)
-    _strips(tile, row0, col0, many, tile.shape[0], lists, sides, room)
+    # Lines a power of two apart would share their place in the cache: hence the odd length.
+    lines = np.empty((STRIP, tile.shape[0] // STRIP * STRIP + STRIP + STRIP), tile.dtype)
+    for many in (False, True):
+        chosen = _chosen(lists.start, n0, n1, many)
+        chunk = tile.shape[0] if many else CHUNK
+        for begin in range(0, tile.shape[0], chunk):
+            rows = tile[begin : begin + chunk]
+            for m in range(0, len(chosen), STRIP):
+                strip = chosen[m : m + STRIP]
+                _copy(rows, strip, col0, lists.query, lines)
+                for s in range(len(strip)):
+                    _tally(lines[s][: len(rows)], row0 + begin, strip[s], lists, sides, room)
 
 
 @_jit
-def _strips(tile, row0, col0, chosen, chunk, lists, sides, room):  # type: ignore[no-untyped-def]
-    """A strip of columns is copied at a time, so that every cache line of the tile is read once."""
-    lines = np.empty((STRIP, min(chunk, tile.shape[0])), tile.dtype)
-    column = np.empty(STRIP, np.int64)
-    for begin in range(0, tile.shape[0], chunk):
-        rows = tile[begin : begin + chunk]
-        height = rows.shape[0]
-        for m in range(0, len(chosen), STRIP):
-            strip = min(STRIP, len(chosen) - m)
-            column[:strip] = lists.query[chosen[m : m + strip]] - col0
-            if strip == STRIP and column[STRIP - 1] - column[0] == STRIP - 1:
-                block = rows[:, column[0] : column[0] + STRIP]
-                for r in range(height):
-                    for s in range(STRIP):
-                        lines[s, r] = block[r, s]
-            else:
-                for s in range(strip):
-                    for r in range(height):
-                        lines[s, r] = rows[r, column[s]]
-            for s in range(strip):
-                _tally(lines[s, :height], row0 + begin, chosen[m + s], lists, sides, room)
+def _copy(rows, strip, col0, query, lines):  # type: ignore[no-untyped-def]
+    column = query[strip[0]] - col0
+    if len(strip) == STRIP and query[strip[STRIP - 1]] - col0 == column + STRIP - 1:
+        for r in range(len(rows)):  # neighbours: every cache line of the tile is read once
+            block = rows[r][column : column + STRIP]
+            for s in range(STRIP):
+                lines[s, r] = block[s]
+    else:
+        for s in range(len(strip)):
+            for r in range(len(rows)):
+                lines[s, r] = rows[r, query[strip[s]] - col0]

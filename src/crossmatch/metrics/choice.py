@@ -19,7 +19,7 @@ def i2t_choice(scores: FloatArray) -> FloatArray:
 
         I2T = Π_i 1[ s(c_i, i) > max_{c != c_i} s(c, i) ]
 
-    Source: miranda2024bivlc, sec. 3.3; thrush2022winoground, eq. 1.
+    Source: miranda2024bivlc, eq. 1; thrush2022winoground, eq. 1.
 
     >>> i2t_choice(np.array([[[0.9, 0.2], [0.1, 0.3]], [[0.5, 0.2], [0.5, 0.3]]]))    # the second trial ties
     array([1., 0.])
@@ -32,7 +32,7 @@ def t2i_choice(scores: FloatArray) -> FloatArray:
 
         T2I = Π_c 1[ s(c, i_c) > max_{i != i_c} s(c, i) ]
 
-    Source: hu2019bison, sec. 3; miranda2024bivlc, sec. 3.3.
+    Source: hu2019bison, sec. 3.3; miranda2024bivlc, eq. 2.
 
     >>> t2i_choice(np.array([[[0.9, 0.2]], [[0.4, 0.4]]]))        # one caption, two images
     array([1., 0.])
@@ -45,7 +45,7 @@ def group_choice(scores: FloatArray) -> FloatArray:
 
         Group = I2T · T2I
 
-    Source: thrush2022winoground, eq. 3; miranda2024bivlc, sec. 3.3.
+    Source: thrush2022winoground, eq. 3; miranda2024bivlc, eq. 3.
 
     >>> group_choice(np.array([[[0.9, 0.2], [0.1, 0.3]]]))
     array([1.])

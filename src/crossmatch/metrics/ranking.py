@@ -85,6 +85,7 @@ def map_at_r(ranks: Ranks) -> FloatArray:
     reciprocals = _harmonic(a + m) - _harmonic(a)  # Σ_j 1/(a + j)
     slope = (p - 1) / np.maximum(s - 1, 1)
     summed = (b + 1) * reciprocals + slope * (m - (a + 1) * reciprocals)  # (j - 1)/(a + j) = 1 - (a + 1)/(a + j)
+    summed = np.where(s == 1, m * ((b + 1) / (a + 1)), summed)  # without ties to the last digit
     return ranks.total_by_group(p / s * summed) / ranks.count
 
 

@@ -101,11 +101,11 @@ FAMILIES = (
     Metric("mean-rank", "mean rank of the best positive", "retrieval", ranking.first_rank, 1.0,
            "karpathy2015deep, sec. 4.2", label="Mean r", unit="rank", worst=np.inf, depth=_to_first),
     Metric("i2t", "every image strictly prefers its own caption", "trials", choice.i2t_choice, 1.0,
-           "miranda2024bivlc, sec. 3.3", label="I2T", needs="captions"),
+           "miranda2024bivlc, eq. 1", label="I2T", needs="captions"),
     Metric("t2i", "every caption strictly prefers its own image", "trials", choice.t2i_choice, 1.0,
-           "hu2019bison, sec. 3", label="T2I", needs="images"),
+           "hu2019bison, sec. 3.3; miranda2024bivlc, eq. 2", label="T2I", needs="images"),
     Metric("group", "both directions are right", "trials", choice.group_choice, 1.0,
-           "thrush2022winoground, eq. 3", label="Group", needs="captions images"),
+           "miranda2024bivlc, eq. 3", label="Group", needs="captions images"),
 )  # fmt: skip
 
 METRICS: Catalog[Metric] = Catalog(

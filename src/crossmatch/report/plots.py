@@ -66,6 +66,7 @@ def hits_by_depth(results: Sequence[Result], direction: str) -> str:
             label = f"{result.model}, by {judged}" if judged else result.model
             axes.plot(ks, [100 * hit_at(ranks, int(k)).mean() for k in ks], dash, color=COLOURS[n % len(COLOURS)], label=label)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(0, 103)
     axes.set_xlabel("k, the number of retrieved items looked at")
     axes.set_ylabel("queries with a hit, percent")

@@ -1,0 +1,53 @@
+# Every target sets up what it needs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+OUT ?= demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo-ready  ## draw a world, train a model on it, evaluate, write demo/report.html (under 5 minutes)
+	$(BIN)/crossmatch demo -o $(OUT)
+
+test: $(VENV)/.dev-ready $(VENV)/.browser-ready  ## run all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/project README.md CONTRIBUTING.md docs
+
+bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json line per case
+	$(BIN)/python bench/ranking.py
+
+docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/pictures/make_kinds_sheet.py
+	$(BIN)/python docs/pictures/make_scenes_sheet.py
+	$(BIN)/python docs/make_results.py
+
+clean:  ## remove what was built
+	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) install --quiet -c constraints.txt -e '.[all]'
+	@touch $@
+
+$(VENV)/.dev-ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $@ $(VENV)/.demo-ready
+
+# The report is looked at in a real browser. Elsewhere than on Debian, install Chromium yourself.
+$(VENV)/.browser-ready: | $(VENV)/bin/pip
+	@command -v chromium >/dev/null || { ! command -v apt-get >/dev/null || \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; }
+	@touch $@

@@ -1,0 +1,56 @@
+"""Write docs/reference.md from the tables: metrics, tasks, models and commands. `make docs` runs it; a test checks that it is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crossmatch.benchmarks import benchmarks
+from crossmatch.cli import cli
+from crossmatch.metrics.table import FAMILIES
+from crossmatch.models import families
+
+HERE = Path(__file__).parent
+
+
+def reference() -> str:
+    metrics = [
+        f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES
+    ]
+    tasks = [f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | {b.licence} |" for b in benchmarks().values()]
+    models = [f"| `{f.name}{':' + f.argument if f.argument else ''}` | {f.abilities} | {f.about} |" for f in families().values()]
+    return "\n".join(
+        [
+            "# Reference",
+            "Made from the tables by `docs/make_reference.py`.",
+            "\n## Metrics",
+            "`@k` takes any k. Sources are keys of `references.bib`. Chance is computed for the data and printed beside every result.\n",
+            "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
+            *metrics,
+            "\n## Tasks",
+            "| name | about | directions | metrics | licence |\n|---|---|---|---|---|",
+            *tasks,
+            "\n## Models",
+            "| name | ability | about |\n|---|---|---|",
+            *models,
+            "\n## Commands",
+            *(f"```\n{text}\n```" for text in command_pages(cli, "crossmatch")),
+            "",
+        ]
+    )
+
+
+def command_pages(command: click.Command, name: str) -> list[str]:
+    context = click.Context(command, info_name=name, max_content_width=110, terminal_width=110)
+    pages = [command.get_help(context)]
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            assert found is not None
+            pages += command_pages(found, f"{name} {sub}")
+    return pages
+
+
+if __name__ == "__main__":
+    (HERE / "reference.md").write_text(reference(), encoding="utf-8")

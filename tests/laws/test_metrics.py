@@ -1,0 +1,261 @@
+"""What holds for every metric in the table. A new metric is tested by being listed."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.ranks import TIES, Ranks, rank
+from crossmatch.metrics.choice import chance_of
+from crossmatch.metrics.table import FAMILIES, METRICS, metric
+
+RETRIEVAL = [m for m in METRICS.values() if m.shape == "retrieval"]
+TRIALS = [m for m in METRICS.values() if m.shape == "trials"]
+each = pytest.mark.parametrize("m", RETRIEVAL, ids=lambda m: m.name)
+each_trial = pytest.mark.parametrize("m", TRIALS, ids=lambda m: m.name)
+
+
+@st.composite
+def queries(draw, most_queries=3, most_items=6, levels=3, grades=2):
+    """Few queries over few candidates with few distinct scores: full of ties. Every query has a positive."""
+    n, c = draw(st.integers(1, most_queries)), draw(st.integers(1, most_items))
+    scores = np.array(draw(st.lists(st.lists(st.integers(0, levels - 1), min_size=c, max_size=c), min_size=n, max_size=n)), dtype=float)
+    relevance = np.array(draw(st.lists(st.lists(st.integers(0, grades), min_size=c, max_size=c), min_size=n, max_size=n)))
+    assume((relevance > 0).any(axis=1).all())
+    return scores, relevance
+
+
+trials = st.integers(1, 3).flatmap(
+    lambda c: st.integers(1, 3).flatmap(
+        lambda i: st.lists(st.lists(st.integers(0, 3), min_size=c * i, max_size=c * i), min_size=1, max_size=5).map(
+            lambda rows: np.array(rows, dtype=float).reshape(-1, c, i)
+        )
+    )
+)
+
+
+# The slow, obvious version: sort, then count; enumerate the tie orders.
+
+
+def orders(scores):
+    """All rankings that agree with the scores."""
+    levels = [np.flatnonzero(scores == s) for s in sorted(set(scores), reverse=True)]
+    return [list(sum(parts, ())) for parts in product(*(permutations(level.tolist()) for level in levels))]
+
+
+def by_sorting(name, ranking, relevance):
+    gains = np.array([relevance[c] for c in ranking], dtype=float)
+    hits = gains > 0
+    r, at = int(hits.sum()), int(name.partition("@")[2]) if name.partition("@")[2].isdecimal() else None
+    first = int(hits.argmax()) + 1
+    discounts = 1 / np.log2(np.arange(2, len(gains) + 2))
+    found = {
+        "hit": lambda: float(hits[:at].any()),
+        "recall": lambda: hits[:at].sum() / r,
+        "precision": lambda: hits[:at].sum() / at,
+        "ndcg": lambda: (gains * discounts)[:at].sum() / (np.sort(gains)[::-1] * discounts)[:at].sum(),
+        "r-precision": lambda: hits[:r].mean(),
+        "map": lambda: sum(hits[: i + 1].mean() for i in range(r) if hits[i]) / r,
+        "mrr": lambda: 1 / first,
+        "median-rank": lambda: first,
+        "mean-rank": lambda: first,
+    }
+    return found[name.partition("@")[0]]()
+
+
+@each
+@given(queries())
+@settings(max_examples=25, deadline=None)
+def test_the_expected_value_is_the_mean_over_all_tie_orders(m, given_):
+    scores, relevance = given_
+    slow = [np.mean([by_sorting(m.name, order, row) for order in orders(line)]) for line, row in zip(scores, relevance, strict=True)]
+    assert m.values(rank(scores, relevance)) == pytest.approx(slow, abs=1e-12)
+
+
+@each
+@given(queries())
+@settings(max_examples=25, deadline=None)
+def test_the_other_policies_are_the_best_and_the_worst_of_all_tie_orders(m, given_):
+    scores, relevance = given_
+    better, worse = (max, min) if m.higher_is_better else (min, max)
+    for policy, pick in (("optimistic", better), ("pessimistic", worse)):
+        slow = [pick(by_sorting(m.name, order, row) for order in orders(line)) for line, row in zip(scores, relevance, strict=True)]
+        assert m.values(rank(scores, relevance, ties=policy)) == pytest.approx(slow, abs=1e-12)
+
+
+@each
+@given(queries(most_items=4))
+@settings(max_examples=25, deadline=None)
+def test_the_aggregate_is_the_mean_over_all_tie_orders_of_all_queries(m, given_):
+    scores, relevance = given_
+    summary = np.median if m.aggregate == "median" else np.mean
+    per_query = [[by_sorting(m.name, order, row) for order in orders(line)] for line, row in zip(scores, relevance, strict=True)]
+    assert m.summarise(rank(scores, relevance)) == pytest.approx(np.mean([summary(way) for way in product(*per_query)]), abs=1e-9)
+
+
+@each
+@pytest.mark.parametrize("ties", TIES)
+@given(queries(levels=6))
+@settings(max_examples=25, deadline=None)
+def test_increasing_maps_of_the_scores_change_nothing(m, ties, given_):
+    scores, relevance = given_
+    before = m.values(rank(scores, relevance, ties=ties))
+    for stretch in (lambda s: 3 * s - 7, np.exp, lambda s: -1 / (1 + s), lambda s: s.astype(np.float32) * 1e-3):
+        assert np.array_equal(before, m.values(rank(stretch(scores), relevance, ties=ties)))
+
+
+@each
+@pytest.mark.parametrize("ties", TIES)
+@given(queries(levels=4), st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_permuting_the_candidates_changes_nothing(m, ties, given_, random):
+    scores, relevance = given_
+    order = list(range(scores.shape[1]))
+    random.shuffle(order)
+    before = m.values(rank(scores, relevance, ties=ties))
+    assert m.values(rank(scores[:, order], relevance[:, order], ties=ties)) == pytest.approx(before, abs=1e-12)
+
+
+@each
+@given(queries(most_items=8))
+@settings(max_examples=25, deadline=None)
+def test_a_constant_scorer_lands_on_chance_and_never_above_it_when_ties_are_broken_badly(m, given_):
+    _, relevance = given_
+    level = np.zeros(relevance.shape)
+    ranks = rank(level, relevance)
+    chance = m.chance(ranks)
+    assert m.summarise(ranks) == pytest.approx(chance, abs=1e-12)
+    worst = m.summarise(rank(level, relevance, ties="pessimistic"))
+    assert worst <= chance + 1e-12 if m.higher_is_better else worst >= chance - 1e-12
+
+
+@each
+def test_chance_is_what_random_scores_get(m):
+    """Against simulation: 40 queries with one to seven positives among 30 candidates, 2,000 random rankings."""
+    rng = np.random.default_rng(1)
+    relevance = np.zeros((40, 30))
+    for q in range(40):
+        relevance[q, rng.choice(30, 1 + q % 7, replace=False)] = 1
+    found = [m.summarise(rank(rng.random(relevance.shape), relevance)) for _ in range(2000)]
+    error = np.std(found) / np.sqrt(len(found))
+    assert m.chance(rank(relevance, relevance)) == pytest.approx(np.mean(found), abs=4 * error)
+
+
+@each
+@given(queries(grades=1))
+@settings(max_examples=25, deadline=None)
+def test_a_perfect_scorer_reaches_the_best_value(m, given_):
+    _, relevance = given_
+    values = m.values(rank(relevance, relevance))
+    if m.name.startswith(("recall@", "precision@")):  # bounded by how many positives there are
+        k, count = int(m.name.partition("@")[2]), relevance.sum(axis=1)
+        assert values == pytest.approx(np.minimum(k, count) / (count if "recall" in m.name else k))
+    else:
+        assert values == pytest.approx(np.full(len(relevance), m.best))
+
+
+@each
+@given(queries())
+@settings(max_examples=25, deadline=None)
+def test_values_stay_within_bounds(m, given_):
+    scores, relevance = given_
+    low, high = (0.0, 1.0) if m.unit == "%" else (1.0, scores.shape[1])
+    for ties in TIES:
+        values = m.values(rank(scores, relevance, ties=ties))
+        assert np.isfinite(values).all()
+        assert (values >= low - 1e-12).all()
+        assert (values <= high + 1e-12).all()
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.at], ids=lambda f: f.name)
+@given(queries(grades=1))
+@settings(max_examples=25, deadline=None)
+def test_families_are_monotone_in_k(family, given_):
+    """Hits and recall never fall with k; the number of positives found (k times precision) neither."""
+    scores, relevance = given_
+    ranks = rank(scores, relevance)
+    if family.name == "ndcg@k":
+        pytest.skip("nDCG is normalised by the ideal gain at k, so it may fall")
+    values = np.array([family.with_k(k).values(ranks) * (k if "precision" in family.name else 1) for k in range(1, 9)])
+    assert (np.diff(values, axis=0) >= -1e-12).all()
+
+
+@each
+def test_inputs_are_left_alone(m):
+    scores, relevance = np.array([[0.5, 0.5, 0.1]]), np.array([[0, 2, 1]])
+    kept = scores.copy(), relevance.copy()
+    ranks = rank(scores, relevance)
+    before = {name: np.array(getattr(ranks, name)) for name in ("start", "above", "size", "gain", "gallery", "depth")}
+    m.values(ranks)
+    m.summarise(ranks)
+    assert np.array_equal(scores, kept[0])
+    assert np.array_equal(relevance, kept[1])
+    assert all(np.array_equal(before[name], getattr(ranks, name)) for name in before)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_no_number_comes_out_of_scores_that_are_none(bad):
+    with pytest.raises(CrossmatchError, match="NaN or infinite"):
+        rank([[0.1, bad]], [[1, 0]])
+
+
+def test_a_query_without_positives_is_an_error_never_zero():
+    with pytest.raises(CrossmatchError, match="query 1 has no positive"):
+        rank([[0.1, 0.2], [0.3, 0.4]], [[1, 0], [0, 0]])
+    with pytest.raises(CrossmatchError, match="no positive"):
+        Ranks.level([1, 0], 5)
+
+
+# Forced choices
+
+
+@each_trial
+@given(trials)
+@settings(max_examples=25, deadline=None)
+def test_choices_need_a_strict_win(m, scores):
+    def wins(line, own):
+        return all(line[own] > other for at, other in enumerate(line) if at != own)
+
+    c, i = scores.shape[1:]
+    for scored, value in zip(scores, m.values(scores), strict=True):
+        i2t = all(wins(scored[:, n], n) for n in range(min(c, i)))
+        t2i = all(wins(scored[n, :], n) for n in range(min(c, i)))
+        assert value == {"i2t": i2t, "t2i": t2i, "group": i2t and t2i}[m.name]
+
+
+@each_trial
+@given(trials)
+@settings(max_examples=25, deadline=None)
+def test_increasing_maps_change_no_choice(m, scores):
+    assert np.array_equal(m.values(scores), m.values(np.exp(2 * scores) - 5))
+
+
+@each_trial
+def test_a_constant_scorer_wins_no_choice(m):
+    assert not m.values(np.zeros((3, 2, 2))).any()
+
+
+@each_trial
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2)])
+def test_chance_of_a_choice_is_what_random_scores_get(m, shape):
+    found = m.values(np.random.default_rng(0).random((200_000, *shape)))
+    assert chance_of(m.values, shape) == pytest.approx(found.mean(), abs=4 * found.std() / np.sqrt(len(found)))
+
+
+def test_known_chances():
+    assert metric("t2i").chance((1, 2)) == metric("i2t").chance((2, 1)) == 0.5
+    assert (metric("i2t").chance((2, 2)), metric("t2i").chance((2, 2))) == (0.25, 0.25)
+    assert metric("group").chance((2, 2)) == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "percent"),
+    [([2, 3, 4, 5, 6, 7, 8, 99], 66.0), ([1, *range(93, 100)], 12.5), ([6, 7, 8, *range(95, 100)], 10.3), ([5, *range(93, 100)], 2.5)],
+    ids=["A", "B", "C", "D"],
+)
+def test_the_examples_of_the_eccv_paper(ranks, percent):
+    """Section 4.1, for eight positives: all but the first place right, only the first, only the last three, only the fifth."""
+    assert round(100 * metric("map@r").summarise(Ranks.of([ranks])), 1) == percent

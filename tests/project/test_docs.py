@@ -1,0 +1,61 @@
+"""What the documents promise is run: their code, their citations, their lists."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from crossmatch.benchmarks import benchmarks
+from crossmatch.metrics.table import FAMILIES
+
+ROOT = Path(__file__).parents[2]
+KEYS = set(re.findall(r"@\w+\{([a-z0-9]+),", (ROOT / "docs/references.bib").read_text()))
+BLOCKS = [
+    pytest.param(code, id=f"{name}-{n}")
+    for name in ("README.md", "CONTRIBUTING.md")
+    for n, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S))
+]
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_the_code_in_the_documents_runs(code, capsys):
+    exec(compile(code, "document", "exec"), {"__name__": "document"})
+
+
+def test_the_readme_example_is_short_and_the_recipes_are_three():
+    readme, contributing = (re.findall(r"```python\n(.*?)```", (ROOT / n).read_text(), re.S) for n in ("README.md", "CONTRIBUTING.md"))
+    assert len(readme) == 1
+    assert len([line for line in readme[0].splitlines() if line.strip()]) <= 10
+    assert len(contributing) == 3
+
+
+def test_the_reference_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/reference.md").read_text() == module.reference(), "run `make docs`"
+
+
+def test_every_citation_resolves():
+    sources = [m.source for m in FAMILIES] + [b.cite for b in benchmarks().values()]
+    text = "\n".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
+    cited = set(re.findall(r"\b([a-z]+(?:19|20)\d\d[a-z]+)\b", "\n".join(sources) + text))
+    assert cited, "the pattern finds no citation at all"
+    assert cited <= KEYS
+
+
+def test_every_local_link_in_the_documents_leads_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_the_five_papers_are_cited():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert all(name in text for name in ("BISON", "Crisscrossed", "TIGEr", "BiVLC", "ECCV Caption"))
+
+
+def test_the_papers_and_data_are_not_in_the_repository():
+    big = [p for p in ROOT.rglob("*") if ".git" not in p.parts and ".venv" not in p.parts and p.is_file() and p.stat().st_size > 2**20]
+    assert not [p for p in big if "demo" not in p.parts and not any(part.startswith(".") for part in p.relative_to(ROOT).parts)]
