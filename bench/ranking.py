@@ -129,9 +129,7 @@ def main() -> None:
         ours(images, captions, i2t, t2i)  # compile, and touch the memory
         with Peak() as peak:
             found = ours(images, captions, i2t, t2i)
-        ours_s, product_s = best_of(
-            options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: product(images, captions)
-        )
+        ours_s, product_s = best_of(options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: product(images, captions))
         line = {"workload": f"ranking/{case}", "ours_s": round(ours_s, 3), "peak_mb": round(peak.top)}
         limit = {"limit_ratio": round(ours_s / product_s, 2)}
         rows = [{"peer": "float32 product alone", "peer_s": product_s}]
@@ -147,7 +145,10 @@ def main() -> None:
         for row in rows:
             ratio = row["peer_s"] / ours_s
             extra = limit if "product" in row["peer"] else {}
-            print(json.dumps(line | row | {"peer_s": round(row["peer_s"], 3), "ratio": round(ratio, 2)} | extra), flush=True)
+            print(
+                json.dumps(line | row | {"peer_s": round(row["peer_s"], 3), "ratio": round(ratio, 2)} | extra),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

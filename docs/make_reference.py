@@ -1,4 +1,7 @@
-"""Write docs/reference.md from the tables: metrics, tasks, models and commands. `make docs` runs it; a test checks that it is up to date."""
+"""Write docs/reference.md from the tables: metrics, tasks, models and commands.
+
+`make docs` runs it; a test checks that the page is up to date.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ HERE = Path(__file__).parent
 
 
 def reference() -> str:
-    metrics = [
-        f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES
+    metrics = [f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES]
+    tasks = [
+        f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | {b.licence} |"
+        for b in benchmarks().values()
     ]
-    tasks = [f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | {b.licence} |" for b in benchmarks().values()]
     models = [f"| `{f.name}{':' + f.argument if f.argument else ''}` | {f.abilities} | {f.about} |" for f in families().values()]
     return "\n".join(
         [

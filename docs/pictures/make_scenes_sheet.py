@@ -1,4 +1,4 @@
-"""Twelve scenes with their captions in one picture: docs/pictures/scenes.jpg. Look at it: would a person agree with every caption?"""
+"""Twelve scenes with their captions in one picture, docs/pictures/scenes.jpg: would a person agree with every caption?"""
 
 from __future__ import annotations
 

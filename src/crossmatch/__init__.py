@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Benchmark", "Collection", "CrossmatchError", "Diorama", "Embeddings", "Judgements", "Matrix", "Metric", "Ranks", "Result",
-    "Retrieval", "Trials", "benchmarks", "compare", "evaluate", "load_result", "metric", "rank", "save_result", "truth", "write_report",
+    "Retrieval", "Trials", "benchmarks", "compare", "evaluate", "load_result", "metric", "rank", "save_result", "truth",
+    "write_report",
 ]  # fmt: skip
 
 # Where each public name lives; it is imported when it is first used, so that `import crossmatch` costs nothing.

@@ -128,7 +128,7 @@ def _raw_ties(part: Part) -> FloatArray:
 
 
 def _unjudged(part: Part) -> float | None:
-    """Percent of the first `UNJUDGED_AT` retrieved that nobody judged; nothing where every pair was judged or there is no ranking."""
+    """Percent of the first `UNJUDGED_AT` retrieved that nobody judged; nothing where there is no ranking so deep."""
     if not isinstance(part.evidence, Standing):
         return None
     if part.complete:

@@ -22,7 +22,10 @@ each_trial = pytest.mark.parametrize("m", TRIALS, ids=lambda m: m.name)
 def queries(draw, most_queries=3, most_items=6, levels=3, grades=2):
     """Few queries over few candidates with few distinct scores: full of ties. Every query has a positive."""
     n, c = draw(st.integers(1, most_queries)), draw(st.integers(1, most_items))
-    scores = np.array(draw(st.lists(st.lists(st.integers(0, levels - 1), min_size=c, max_size=c), min_size=n, max_size=n)), dtype=float)
+    scores = np.array(
+        draw(st.lists(st.lists(st.integers(0, levels - 1), min_size=c, max_size=c), min_size=n, max_size=n)),
+        dtype=float,
+    )
     relevance = np.array(draw(st.lists(st.lists(st.integers(0, grades), min_size=c, max_size=c), min_size=n, max_size=n)))
     assume((relevance > 0).any(axis=1).all())
     return scores, relevance
@@ -71,7 +74,9 @@ def by_sorting(name, ranking, relevance):
 @settings(max_examples=25, deadline=None)
 def test_the_expected_value_is_the_mean_over_all_tie_orders(m, given_):
     scores, relevance = given_
-    slow = [np.mean([by_sorting(m.name, order, row) for order in orders(line)]) for line, row in zip(scores, relevance, strict=True)]
+    slow = [
+        np.mean([by_sorting(m.name, order, row) for order in orders(line)]) for line, row in zip(scores, relevance, strict=True)
+    ]
     assert m.values(rank(scores, relevance)) == pytest.approx(slow, abs=1e-12)
 
 
@@ -253,7 +258,12 @@ def test_known_chances():
 
 @pytest.mark.parametrize(
     ("ranks", "percent"),
-    [([2, 3, 4, 5, 6, 7, 8, 99], 66.0), ([1, *range(93, 100)], 12.5), ([6, 7, 8, *range(95, 100)], 10.3), ([5, *range(93, 100)], 2.5)],
+    [
+        ([2, 3, 4, 5, 6, 7, 8, 99], 66.0),
+        ([1, *range(93, 100)], 12.5),
+        ([6, 7, 8, *range(95, 100)], 10.3),
+        ([5, *range(93, 100)], 2.5),
+    ],
     ids=["A", "B", "C", "D"],
 )
 def test_the_examples_of_the_eccv_paper(ranks, percent):

@@ -24,7 +24,9 @@ def test_the_code_in_the_documents_runs(code, capsys):
 
 
 def test_the_readme_example_is_short_and_the_recipes_are_three():
-    readme, contributing = (re.findall(r"```python\n(.*?)```", (ROOT / n).read_text(), re.S) for n in ("README.md", "CONTRIBUTING.md"))
+    readme, contributing = (
+        re.findall(r"```python\n(.*?)```", (ROOT / n).read_text(), re.S) for n in ("README.md", "CONTRIBUTING.md")
+    )
     assert len(readme) == 1
     assert len([line for line in readme[0].splitlines() if line.strip()]) <= 10
     assert len(contributing) == 3
@@ -57,5 +59,7 @@ def test_the_five_papers_are_cited():
 
 
 def test_the_papers_and_data_are_not_in_the_repository():
-    big = [p for p in ROOT.rglob("*") if ".git" not in p.parts and ".venv" not in p.parts and p.is_file() and p.stat().st_size > 2**20]
+    big = [
+        p for p in ROOT.rglob("*") if ".git" not in p.parts and ".venv" not in p.parts and p.is_file() and p.stat().st_size > 2**20
+    ]
     assert not [p for p in big if "demo" not in p.parts and not any(part.startswith(".") for part in p.relative_to(ROOT).parts)]

@@ -20,7 +20,10 @@ def loaded_after(code):
     [
         ("import crossmatch", set()),
         ("import crossmatch.cli", set()),
-        ("from click.testing import CliRunner; from crossmatch.cli import cli; assert CliRunner().invoke(cli, ['--help']).exit_code == 0", set()),
+        (
+            "import click.testing as t, crossmatch.cli as c; assert t.CliRunner().invoke(c.cli, ['--help']).exit_code == 0",
+            set(),
+        ),
         ("import crossmatch.metrics.table, crossmatch.core.standing", {"scipy"}),
         ("import crossmatch.models, crossmatch.models.abilities", {"scipy"}),
         ("import crossmatch; crossmatch.Diorama.make('test', images=2).truth", {"scipy"}),

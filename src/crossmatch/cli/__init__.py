@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,7 +23,14 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for everything.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="Folder for everything.",
+)
 @click.option("--size", default="default", show_default=True, help="Size of the world: default, coco, or tiny for a quick look.")
 def demo(output: Path, size: str) -> None:
     """Draw the embedded world, train a model on it, evaluate it beside a random scorer and an oracle, and write a report."""
@@ -53,8 +61,10 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
     from crossmatch.report.tables import as_text, results_table
     from crossmatch.run import evaluate
 
-    options = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
+    options: dict[str, Any] = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
     declared = [benchmarks()[task.strip()] for task in tasks.split(",") if task.strip()]
+    if not declared:
+        raise WrongWords("no task was named. `crossmatch tasks` lists them all.")
     chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
     made = make_model(model)
     results = [

@@ -17,7 +17,14 @@ from crossmatch.models import families
 from crossmatch.report.compare import compare
 from crossmatch.report.tables import Table, as_text, comparison_table
 
-EXTRAS = (("fast", "numba"), ("diorama", "pillow"), ("diorama", "qtawesome"), ("models", "torch"), ("report", "matplotlib"), ("report", "jinja2"))
+EXTRAS = (
+    ("fast", "numba"),
+    ("diorama", "pillow"),
+    ("diorama", "qtawesome"),
+    ("models", "torch"),
+    ("report", "matplotlib"),
+    ("report", "jinja2"),
+)
 
 
 def list_tasks() -> str:
@@ -27,7 +34,7 @@ def list_tasks() -> str:
 
 def list_models() -> str:
     rows = [(f"{f.name}:{f.argument}" if f.argument else f.name, f.abilities, f.about) for f in families().values()]
-    note = "a folder made by `crossmatch train` is a model too; in Python, any object with embed_images and embed_texts, or score, is one"
+    note = "a folder made by `crossmatch train` is a model too; in Python, so is any object with embed_images and embed_texts, or score"
     return as_text(Table("models", (("name", "ability", "about"),), tuple(rows), 3, (note,)))
 
 
@@ -36,7 +43,15 @@ def list_metrics() -> str:
         (m.name, ",".join(map(str, m.at)), m.shape, m.label, _number(m.best * m.scale), m.unit, m.source, m.about) for m in FAMILIES
     ]
     note = "chance depends on the data: every result prints it beside its value"
-    return as_text(Table("metrics", (("name", "usual k", "shape", "shown as", "best", "unit", "source", "about"),), tuple(rows), 8, (note,)))
+    return as_text(
+        Table(
+            "metrics",
+            (("name", "usual k", "shape", "shown as", "best", "unit", "source", "about"),),
+            tuple(rows),
+            8,
+            (note,),
+        )
+    )
 
 
 def compare_results(paths: list[Path], as_json: bool) -> str:
@@ -68,7 +83,10 @@ def examine() -> str:
         ("python", platform.python_version(), platform.platform()),
         ("processors", str(cores), platform.machine()),
         *((name, _version(name), "") for name in ("numpy", "scipy", "click", "rich")),
-        *((name, _version(name), "" if _version(name) != "missing" else f"pip install 'crossmatch[{extra}]'") for extra, name in EXTRAS),
+        *(
+            (name, _version(name), "" if _version(name) != "missing" else f"pip install 'crossmatch[{extra}]'")
+            for extra, name in EXTRAS
+        ),
         ("device", _device(), ""),
         ("data", *_data()),
     ]

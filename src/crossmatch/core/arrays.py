@@ -25,8 +25,10 @@ def as_ids(values: Iterable[object], what: str) -> IdArray:
     ...
     crossmatch.core.errors.CrossmatchError: image id 'a' occurs 2 times among 3; ids must be unique. Remove the repeats.
     """
-    ids = np.asarray([_as_text(v) for v in np.asarray(values).tolist()] if isinstance(values, np.ndarray)
-                     else [_as_text(v) for v in values], dtype=np.str_)
+    ids = np.asarray(
+        [_as_text(v) for v in np.asarray(values).tolist()] if isinstance(values, np.ndarray) else [_as_text(v) for v in values],
+        dtype=np.str_,
+    )
     if not len(ids):
         raise CrossmatchError(f"no {what} ids were given; at least one is needed. Check that the file is not empty.")
     unique, times = np.unique(ids, return_counts=True)

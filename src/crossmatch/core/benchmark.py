@@ -70,7 +70,9 @@ class Benchmark:
                 said = data.judgements[judged]
                 found = Count(len(said.listed(direction).query), said.count)
                 if found != count:
-                    raise CrossmatchError(f"{self.name} {key} has {found}, but {count} must come out. The data are not the official ones.")
+                    raise CrossmatchError(
+                        f"{self.name} {key} has {found}, but {count} must come out. The data are not the official ones."
+                    )
         return data
 
 

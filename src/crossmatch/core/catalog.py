@@ -17,7 +17,7 @@ class Catalog(Mapping[str, T], Generic[T]):
     >>> Catalog("task", {"diorama/retrieval": 1})["diorama/retreival"]
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.WrongWords: there is no task 'diorama/retreival'. Did you mean 'diorama/retrieval'? `crossmatch tasks` lists them all.
+    crossmatch.core.errors.WrongWords: there is no task 'diorama/retreival'. Did you mean 'diorama/retrieval'? ...
     """
 
     def __init__(self, what: str, entries: Mapping[str, T]) -> None:

@@ -58,9 +58,7 @@ class Collection:
             frozen(array)
 
     @classmethod
-    def of(
-        cls, captions_of: dict[str, Sequence[str]], open_image: Callable[[str], Image] | None = None
-    ) -> Collection:
+    def of(cls, captions_of: dict[str, Sequence[str]], open_image: Callable[[str], Image] | None = None) -> Collection:
         """From `{image id: its captions}`; caption ids become `image#0`, `image#1`, …"""
         images = list(captions_of)
         rows = [(i, f"{image}#{n}", text) for i, image in enumerate(images) for n, text in enumerate(captions_of[image])]

@@ -196,10 +196,10 @@ def _many(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
     filled = np.zeros((2, cells + 2), np.int32)  # two rows, so that equal neighbours do not wait for each other
     singles = 0
     for k in range(x.shape[0]):
-        c = np.uint32(cell[k])
-        filled[np.uint32(k & 1), c] += 1
+        at = np.uint32(cell[k])
+        filled[np.uint32(k & 1), at] += 1
         single[singles] = k
-        singles += reached[c]
+        singles += reached[at]
     over = np.zeros(n + 1, np.int32)  # candidates that are above exactly so many listed scores
     level = np.zeros(n + 1, np.int32)  # candidates level with the run of equal scores that starts here
     for c in range(cells + 2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +38,7 @@ class Ranks:
     size: IntArray
     gain: FloatArray
     gallery: IntArray
-    depth: IntArray = field(default=None)  # type: ignore[assignment]
+    depth: IntArray = None  # type: ignore[assignment]  # derived: the whole gallery
 
     def __post_init__(self) -> None:
         if self.depth is None:
@@ -53,10 +53,14 @@ class Ranks:
             frozen(array)
 
     @classmethod
-    def of(cls, ranks: Sequence[Sequence[int]], gallery: int | None = None, gains: Sequence[Sequence[float]] | None = None) -> Ranks:
+    def of(
+        cls, ranks: Sequence[Sequence[int]], gallery: int | None = None, gains: Sequence[Sequence[float]] | None = None
+    ) -> Ranks:
         """From the ranks of each query's positives, counted from one, without ties."""
         start = np.cumsum([0, *map(len, ranks)])
-        flat = [(r, g) for q, rs in enumerate(ranks) for r, g in sorted(zip(rs, gains[q] if gains else [1.0] * len(rs), strict=True))]
+        flat = [
+            (r, g) for q, rs in enumerate(ranks) for r, g in sorted(zip(rs, gains[q] if gains else [1.0] * len(rs), strict=True))
+        ]
         above = np.asarray([r - 1 for r, _ in flat], dtype=np.int64)
         most = gallery or max(r for r, _ in flat)
         return cls(
@@ -84,7 +88,12 @@ class Ranks:
         start = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=len(listed.query)))])
         gallery = np.full(len(listed.query), standing.gallery, dtype=np.int64)
         return cls(
-            start.astype(np.int64), standing.above[kept], standing.size[kept], listed.grade[kept], gallery, standing.depth.copy()
+            start.astype(np.int64),
+            standing.above[kept],
+            standing.size[kept],
+            listed.grade[kept],
+            gallery,
+            standing.depth.copy(),
         )
 
     @cached_property
@@ -134,7 +143,7 @@ class Ranks:
     def within(self, k: ArrayLike) -> FloatArray:
         """For each positive the probability that its rank is at most k (one k, or one for each query)."""
         k = np.broadcast_to(np.asarray(k), self.count.shape)[self.query]
-        return np.clip((k - self.above) / self.size, 0.0, 1.0)
+        return np.asarray(np.clip((k - self.above) / self.size, 0.0, 1.0), dtype=np.float64)
 
     def total(self, values: FloatArray) -> FloatArray:
         """Sum over each query's positives."""
@@ -142,7 +151,7 @@ class Ranks:
 
     def total_by_group(self, values: FloatArray) -> FloatArray:
         """Sum values given per tie group over each query."""
-        return np.bincount(self.query[self.leader], weights=values, minlength=len(self.count))
+        return np.asarray(np.bincount(self.query[self.leader], values, len(self.count)), dtype=np.float64)
 
     @cached_property
     def tied(self) -> FloatArray:

@@ -80,7 +80,8 @@ class Embeddings:
 
     def pairs(self, image: IntArray, caption: IntArray) -> FloatArray:
         """The score of each pair (image, caption), in blocks so that memory stays small."""
-        assert self.image_scale is not None and self.caption_scale is not None
+        assert self.image_scale is not None
+        assert self.caption_scale is not None
         out = np.empty(len(image))
         step = max(1, (1 << 22) // self.image_vectors.shape[1])
         for at in range(0, len(image), step):
@@ -93,7 +94,11 @@ class Embeddings:
         """The same embeddings in the collection's order, exactly its items."""
         i, j = _align(self.image_ids, self.caption_ids, collection)
         return Embeddings(
-            collection.image_ids, self.image_vectors[i], collection.caption_ids, self.caption_vectors[j], self.similarity
+            collection.image_ids,
+            self.image_vectors[i],
+            collection.caption_ids,
+            self.caption_vectors[j],
+            self.similarity,
         )
 
 
@@ -233,7 +238,8 @@ def _as_vectors(values: ArrayLike, ids: IdArray, side: str) -> NDArray[np.floati
 
 
 def _inverse_norms(vectors: NDArray[np.floating], ids: IdArray, side: str) -> FloatArray:
-    squares = np.concatenate([exact_dot(v, v) for v in np.array_split(vectors, max(1, len(vectors) // 4096))])
+    # Blocks of 128 rows or so: their products stay in the cache.
+    squares = np.concatenate([exact_dot(v, v) for v in np.array_split(vectors, max(1, len(vectors) // 128))])
     if not squares.all():
         raise CrossmatchError(
             f"the embedding of {side} {str(ids[squares.argmin()])!r} is all zeros, which has no cosine. "

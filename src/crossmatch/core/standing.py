@@ -7,7 +7,8 @@ The rank of a candidate needs two numbers only:
 One sweep over tiles of the score matrix counts both for all listed pairs in both directions, so memory is O(tile), never
 queries x candidates. Tiles are products in float32. A score that rounding could have moved across a listed one,
 
-    |fl(s) - s| <= (d + 4) · 2⁻²⁴ · |u| · |v|        (d products and sums, two roundings of the unit vectors; higham2002accuracy, sec. 3.1)
+    |fl(s) - s| <= (d + 4) · 2⁻²⁴ · |u| · |v|        (d products and sums, in any order, and two roundings of
+                                                      the unit vectors; higham2002accuracy, sec. 3.1)
 
 is computed again in float64 in a fixed order (`scores.exact_dot`). The counts are therefore those of the exact scores:
 the same for any tile, thread count and order of the items.
@@ -19,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 
@@ -105,7 +106,7 @@ class _Job:
         gallery = shape[1] if self.rows else shape[0]
         return Standing(self.listed, above, size, np.full(len(self.listed.query), gallery, dtype=np.int64), gallery)
 
-    @cache  # noqa: B019
+    @cached_property
     def lists(self) -> tuple[Any, ...]:
         """The fields of `kernels.Lists`: with cells of 16 bits from each query's lowest listed score to its highest.
 
@@ -115,10 +116,14 @@ class _Job:
         start, count = self.listed.start, self.listed.count
         floor, ceiling = self.low[start[:-1]], self.high[start[1:] - 1]
         zoom = (65_000 / np.maximum(ceiling.astype(np.float64) - floor, 1e-26)).astype(floor.dtype)
-        cells = ((np.clip((s - np.repeat(floor, count)) * np.repeat(zoom, count), -1, 65_534).astype(np.int32) - 32_767).astype(np.int16)
-                 for s in (self.high, self.low))  # fmt: skip
-        return (self.listed.query, start, self.item, self.exact, self.high, self.low, *cells, floor, zoom,
-                self.above, self.size, self.rounded)  # fmt: skip
+        cells = []
+        for bound in (self.high, self.low):
+            at = np.clip((bound - np.repeat(floor, count)) * np.repeat(zoom, count), -1, 65_534)  # kernels.TOP
+            cells.append((at.astype(np.int32) - 32_767).astype(np.int16))  # kernels.HALF
+        return (
+            self.listed.query, start, self.item, self.exact, self.high, self.low, *cells, floor, zoom,
+            self.above, self.size, self.rounded,
+        )  # fmt: skip
 
     def span(self, row0: int, column0: int, block: NDArray[np.floating]) -> tuple[int, int]:
         """The queries that this tile crosses."""
@@ -170,9 +175,7 @@ def _parts(first: int, last: int, step: int) -> list[tuple[int, int]]:
     return [(at, min(at + step, last)) for at in range(first, last, step)]
 
 
-def _tiles(
-    scores: Embeddings | Matrix, size: int, pool: ThreadPoolExecutor
-) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
+def _tiles(scores: Embeddings | Matrix, size: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
     """Tiles of the matrix, about twice as wide as high, each with the position of its corner. A tile lives until the next."""
     n_rows, n_columns = scores.shape
     height = max(1, min(n_rows, round((size / 2) ** 0.5)))
@@ -232,7 +235,8 @@ def _longest(scores: Embeddings, side: str) -> float:
 
 
 def _lengths(scores: Embeddings, side: str) -> FloatArray:
-    return np.linalg.norm(getattr(scores, f"{side}_vectors").astype(np.float64), axis=1)
+    lengths: FloatArray = np.linalg.norm(getattr(scores, f"{side}_vectors").astype(np.float64), axis=1)
+    return lengths
 
 
 def _zoom(scores: Embeddings) -> float:
@@ -244,7 +248,8 @@ def _margin(scores: Embeddings, rows: bool) -> FloatArray:
     side = "image" if rows else "caption"
     lengths = np.ones(scores.shape[not rows]) if scores.similarity == "cosine" else _lengths(scores, side) * _longest(scores, side)
     d = scores.image_vectors.shape[1] + 4
-    return 1.01 * d * ROUNDING * lengths + d * float(np.finfo(np.float32).tiny)  # the last term covers underflow
+    margin: FloatArray = 1.01 * d * ROUNDING * lengths + d * float(np.finfo(np.float32).tiny)  # the last: underflow
+    return margin
 
 
 def _round(values: FloatArray, up: bool) -> NDArray[np.float32]:
@@ -269,12 +274,14 @@ def _kernels() -> ModuleType | None:
     return kernels
 
 
-def _count_compiled(job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int) -> None:
+def _count_compiled(
+    job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int
+) -> None:
     kernels = _kernels()
     if kernels is None:
         raise CrossmatchError("the compiled path needs numba. Install it with: pip install 'crossmatch[fast]'")
     tally = kernels.tally_rows if job.rows else kernels.tally_columns
-    lists, sides = kernels.Lists(*job.lists()), kernels.Sides(*job.vectors)
+    lists, sides = kernels.Lists(*job.lists), kernels.Sides(*job.vectors)
     n0, n1 = job.span(row0, column0, block)
     step = max(16, -(-(n1 - n0) // (4 * workers)))
     list(pool.map(lambda part: tally(block, row0, column0, *part, lists, sides), _parts(n0, n1, step)))

@@ -107,7 +107,7 @@ class TrialChoices:
                 f"trial {str(trials.ids[n])!r} was answered with image {str(chosen[n])!r}, which is none of its candidates "
                 f"{', '.join(map(repr, trials.images[n].tolist()))}. Mend that row."
             )
-        return scores[:, None, :]
+        return np.asarray(scores[:, None, :], dtype=np.float64)
 
 
 def _places(ids: IdArray, trials: Trials) -> list[int]:
@@ -115,7 +115,9 @@ def _places(ids: IdArray, trials: Trials) -> list[int]:
     place = {name: n for n, name in enumerate(ids.tolist())}
     missing = [name for name in trials.ids.tolist() if name not in place]
     if missing:
-        raise CrossmatchError(f"{len(missing):,} of {len(trials.ids):,} trials are not answered; first missing: {missing[0]!r}. Add it.")
+        raise CrossmatchError(
+            f"{len(missing):,} of {len(trials.ids):,} trials are not answered; first missing: {missing[0]!r}. Add it."
+        )
     if len(place) > len(trials.ids):
         known = set(trials.ids.tolist())
         strange = next(name for name in place if name not in known)

@@ -236,6 +236,4 @@ def mask(glyph: str) -> Image.Image:
     sheet = sheet.point(lambda v: v if v > 8 else 0)
     sheet = sheet.crop(sheet.getbbox())
     longest = max(sheet.size)
-    return sheet.resize(
-        (max(1, sheet.width * SIDE // longest), max(1, sheet.height * SIDE // longest)), Image.Resampling.BOX
-    )
+    return sheet.resize((max(1, sheet.width * SIDE // longest), max(1, sheet.height * SIDE // longest)), Image.Resampling.BOX)

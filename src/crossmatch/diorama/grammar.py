@@ -353,9 +353,7 @@ def _pair(dice: Dice, scene: Scene, most: int, chance: int, vague: int) -> list[
 def _one_or_two(dice: Dice, scene: Scene, phrases: Sequence[Phrase], setting: str | None, *, related: bool) -> Caption:
     """A sentence about these phrases with the relation between them, if there is one that holds and is wanted."""
     relations = _choose_relations(dice, _relations(scene, phrases) if related else [], 1)
-    somewhere, nowhere = (
-        (PAIR, PAIR_NOWHERE) if relations else (LIST, LIST_NOWHERE) if len(phrases) > 1 else (ONE, LIST_NOWHERE)
-    )
+    somewhere, nowhere = (PAIR, PAIR_NOWHERE) if relations else (LIST, LIST_NOWHERE) if len(phrases) > 1 else (ONE, LIST_NOWHERE)
     return _caption(dice, somewhere if setting else nowhere, phrases, relations, setting)
 
 

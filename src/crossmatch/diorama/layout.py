@@ -120,9 +120,7 @@ def crisp(a: Thing, b: Thing, relation: str = "") -> bool:
         return high == 0 and q.x0 <= p.x0 and p.x1 <= q.x1
     if relation == "behind":
         width, height, hidden = p.x1 - p.x0, p.y1 - p.y0, 100 * wide * high
-        seen_standing = (
-            wide > 0 and high > 0 and 10 * wide <= 6 * width
-        )  # else it may seem to stand on the one in front
+        seen_standing = wide > 0 and high > 0 and 10 * wide <= 6 * width  # else it may seem to stand on the one in front
         return seen_standing and 15 * width * height <= hidden <= 40 * width * height and height >= q.y1 - q.y0
     return wide <= -MARGIN or (wide <= 0 and high <= -MARGIN) or high <= -CLEARANCE
 
@@ -222,9 +220,7 @@ def _thing(dice: Dice, group: Group, x: int, bottom: int, footing: str) -> Thing
         group.number,
         footing,
         mirrored=not group.kind.upright and dice.chance(50),
-        tilt=0
-        if group.kind.supports or footing == "on"
-        else dice.between(-8, 8),  # what carries or is carried is level
+        tilt=0 if group.kind.supports or footing == "on" else dice.between(-8, 8),  # what carries or is carried is level
     )
 
 

@@ -45,13 +45,22 @@ class Diorama:
     style: str = "camera"
 
     @classmethod
-    def make(cls, split: str = "test", images: int | None = None, *, size: str = "default", seed: int = 0, style: str = "camera") -> Diorama:
+    def make(
+        cls,
+        split: str = "test",
+        images: int | None = None,
+        *,
+        size: str = "default",
+        seed: int = 0,
+        style: str = "camera",
+    ) -> Diorama:
         if split not in SPLITS:
             raise WrongWords(f"the world has no split {split!r}; it has {', '.join(SPLITS)}.")
         if size not in SIZES:
             raise WrongWords(f"the world has no size {size!r}; it comes as {', '.join(SIZES)}.")
         numbers = range(SIZES[size][split] if images is None else images)
-        scenes, captions = [], []
+        scenes: list[Scene] = []
+        captions: list[Caption] = []
         for n in track(numbers, f"imagining the {split} scenes"):
             scene = sample_scene("diorama", seed, split, n)
             scenes.append(scene)

@@ -24,7 +24,7 @@ def i2t_choice(scores: FloatArray) -> FloatArray:
     >>> i2t_choice(np.array([[[0.9, 0.2], [0.1, 0.3]], [[0.5, 0.2], [0.5, 0.3]]]))    # the second trial ties
     array([1., 0.])
     """
-    return _own_wins(scores, axis=1).all(axis=1).astype(np.float64)
+    return np.asarray(_own_wins(scores, axis=1).all(axis=1), dtype=np.float64)
 
 
 def t2i_choice(scores: FloatArray) -> FloatArray:
@@ -37,7 +37,7 @@ def t2i_choice(scores: FloatArray) -> FloatArray:
     >>> t2i_choice(np.array([[[0.9, 0.2]], [[0.4, 0.4]]]))        # one caption, two images
     array([1., 0.])
     """
-    return _own_wins(scores, axis=2).all(axis=1).astype(np.float64)
+    return np.asarray(_own_wins(scores, axis=2).all(axis=1), dtype=np.float64)
 
 
 def group_choice(scores: FloatArray) -> FloatArray:

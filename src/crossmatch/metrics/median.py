@@ -43,17 +43,19 @@ def median_rank(ranks: Ranks) -> float:
 def _expected_order_statistic(groups: IntArray, times: IntArray, h: int) -> float:
     """E[X_(h)] = Σ_{r >= 0} P(X_(h) > r), summed only where the probability is neither 0 nor 1."""
 
-    def late(r: int) -> float:
-        return float(_fewer_than(h, first_rank_cdf(*groups, r)[None, :], times)[0])
+    a, n, p = groups
 
-    top = int((groups[0] + groups[1] + 1).max())
+    def late(r: int) -> float:
+        return float(_fewer_than(h, first_rank_cdf(a, n, p, r)[None, :], times)[0])
+
+    top = int((a + n + 1).max())
     low = _last_where(lambda r: late(r) >= 1 - NEGLIGIBLE, -1, top)
     high = _last_where(lambda r: late(r) > NEGLIGIBLE, low, top)
     expected = low + 1.0
     step = max(1, 1_000_000 // int(times.sum()))
     for at in range(low + 1, high + 1, step):
         r = np.arange(at, min(at + step, high + 1))
-        expected += float(_fewer_than(h, first_rank_cdf(*groups, r[:, None]), times).sum())
+        expected += float(_fewer_than(h, first_rank_cdf(a, n, p, r[:, None]), times).sum())
     return expected
 
 
@@ -74,13 +76,13 @@ def _fewer_than(h: int, chance: NDArray[np.float64], times: IntArray) -> FloatAr
         return np.zeros(len(chance))
     if times[kept].sum() < h:
         return np.ones(len(chance))
-    return np.clip(_sum_distribution(chance[:, kept], times[kept])[:, :h].sum(axis=1), 0.0, 1.0)
+    return np.asarray(np.clip(_sum_distribution(chance[:, kept], times[kept])[:, :h].sum(axis=1), 0.0, 1.0), dtype=np.float64)
 
 
 def _sum_distribution(chance: NDArray[np.float64], times: IntArray) -> NDArray[np.float64]:
     """The distribution of the number of events (Poisson binomial): binomial ones, convolved shortest first."""
-    heap = [
-        (m, g, binom.pmf(np.arange(m + 1), m, chance[:, g : g + 1])) for g, m in enumerate(times.tolist())
+    heap: list[tuple[int, int, FloatArray]] = [
+        (m, g, np.asarray(binom.pmf(np.arange(m + 1), m, chance[:, g : g + 1]))) for g, m in enumerate(times.tolist())
     ]
     heapify(heap)
     while len(heap) > 1:
@@ -88,6 +90,6 @@ def _sum_distribution(chance: NDArray[np.float64], times: IntArray) -> NDArray[n
         k, _, right = heappop(heap)
         length = m + k + 1
         fast = next_fast_len(length, real=True)
-        product = irfft(rfft(left, fast) * rfft(right, fast), fast)[:, :length]
+        product = np.asarray(irfft(np.multiply(rfft(left, fast), rfft(right, fast)), fast))[:, :length]
         heappush(heap, (m + k, g, product))
     return heap[0][2]

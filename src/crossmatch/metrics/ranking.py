@@ -100,7 +100,7 @@ def reciprocal_rank(ranks: Ranks) -> FloatArray:
     array([0.5 , 0.25])
     """
     a, n, p = first_group(ranks)
-    values = 1.0 / (a + 1.0)
+    values = np.asarray(1.0 / (a + 1.0), dtype=np.float64)
     tied = np.flatnonzero(n > 0)
     triples, back = np.unique(np.stack([a[tied], n[tied], p[tied]]), axis=1, return_inverse=True)
     means = np.array([_mean_reciprocal(*map(int, t)) for t in triples.T])
@@ -118,7 +118,7 @@ def first_rank(ranks: Ranks) -> FloatArray:
     array([2., 4.])
     """
     a, n, p = first_group(ranks)
-    return a + (n + p + 1) / (p + 1)
+    return np.asarray(a + (n + p + 1) / (p + 1), dtype=np.float64)
 
 
 def ndcg_at(ranks: Ranks, k: int) -> FloatArray:

@@ -64,7 +64,9 @@ def scores_of(model: object, data: Retrieval, batch: int = BATCH) -> Scores:
     if isinstance(model, Source):
         said = model.scores(data)
         if isinstance(said, TrialScores | TrialChoices):
-            raise CrossmatchError("the file holds trial scores, but this is a retrieval benchmark. Give embeddings, a matrix or a run.")
+            raise CrossmatchError(
+                "the file holds trial scores, but this is a retrieval benchmark. Give embeddings, a matrix or a run."
+            )
         return said.aligned(collection)
     return _ask(model, collection, batch)
 
@@ -92,7 +94,12 @@ def _ask(model: object, collection: Collection, batch: int) -> Embeddings | Matr
             collection.image_ids,
             _batches(lambda at: model.embed_images(collection.images(at)), collection.shape[0], batch, "embedding images"),
             collection.caption_ids,
-            _batches(lambda at: model.embed_texts([collection.captions[n] for n in at]), collection.shape[1], batch, "embedding captions"),
+            _batches(
+                lambda at: model.embed_texts([collection.captions[n] for n in at]),
+                collection.shape[1],
+                batch,
+                "embedding captions",
+            ),
             getattr(model, "similarity", "cosine"),
         )
     score = model.score if isinstance(model, CrossEncoder) else model if callable(model) else None
@@ -110,7 +117,9 @@ def _batches(embed: Callable[[range], ArrayLike], n: int, batch: int, label: str
         part = np.asarray(embed(range(at, min(at + batch, n))))
         expected = min(batch, n - at)
         if part.ndim != 2 or len(part) != expected:
-            raise CrossmatchError(f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected.")
+            raise CrossmatchError(
+                f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected."
+            )
         parts.append(part)
     return np.concatenate(parts)
 

@@ -66,7 +66,8 @@ def read_npz(path: Path) -> Embeddings | Matrix:
     except ValueError as error:
         raise CrossmatchError(f"an array in it cannot be loaded ({error}). Store plain numbers and strings, not objects.") from None
     if set(EMBEDDINGS) <= arrays.keys():
-        return Embeddings(*(arrays[name] for name in EMBEDDINGS), similarity=str(arrays.get("similarity", "cosine")))
+        images, captions = (arrays[EMBEDDINGS[0]], arrays[EMBEDDINGS[1]]), (arrays[EMBEDDINGS[2]], arrays[EMBEDDINGS[3]])
+        return Embeddings(*images, *captions, str(arrays.get("similarity", "cosine")))
     if set(MATRIX) <= arrays.keys():
         return Matrix(*(arrays[name] for name in MATRIX))
     raise CrossmatchError(f"it holds {', '.join(arrays) or 'nothing'}; expected {', '.join(EMBEDDINGS)}, or {', '.join(MATRIX)}.")
@@ -100,10 +101,14 @@ def read_trials(path: Path) -> TrialScores:
     names = list(rows[0]) if rows else []
     cells = {name: tuple(map(int, match.groups())) for name in names if name and (match := COLUMN.fullmatch(name))}
     if "trial_id" not in names or not cells:
-        raise CrossmatchError(f"it has the columns {', '.join(map(str, names)) or '(none)'}; expected trial_id, s_c0_i0, s_c0_i1, …")
+        raise CrossmatchError(
+            f"it has the columns {', '.join(map(str, names)) or '(none)'}; expected trial_id, s_c0_i0, s_c0_i1, …"
+        )
     shape = tuple(max(cell[axis] for cell in cells.values()) + 1 for axis in (0, 1))
     if len(cells) != shape[0] * shape[1]:
-        raise CrossmatchError(f"{len(cells)} score columns do not fill {shape[0]} captions x {shape[1]} images. Add the missing ones.")
+        raise CrossmatchError(
+            f"{len(cells)} score columns do not fill {shape[0]} captions x {shape[1]} images. Add the missing ones."
+        )
     values = np.empty((len(rows), *shape))
     for n, row in enumerate(rows):
         for name, cell in cells.items():
@@ -117,8 +122,10 @@ def read_trials(path: Path) -> TrialScores:
 def read_bison(path: Path) -> TrialChoices:
     """BISON's official predictions: a list of `{"bison_id": …, "predicted_image_id": …}`."""
     rows = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(rows, list) or not rows or not all(
-        isinstance(row, dict) and {"bison_id", "predicted_image_id"} <= row.keys() for row in rows
+    if (
+        not isinstance(rows, list)
+        or not rows
+        or not all(isinstance(row, dict) and {"bison_id", "predicted_image_id"} <= row.keys() for row in rows)
     ):
         raise CrossmatchError('expected a list of {"bison_id": …, "predicted_image_id": …}, as BISON\'s official predictions.')
     return TrialChoices(np.asarray([str(r["bison_id"]) for r in rows]), np.asarray([str(r["predicted_image_id"]) for r in rows]))

@@ -31,12 +31,20 @@ class RandomScorer:
             return TrialScores(data.ids, self._vectors(data.ids, cells).reshape(-1, *data.shape))
         held = data.collection
         width = self.dimensions
-        return Embeddings(held.image_ids, self._vectors(held.image_ids, width), held.caption_ids, self._vectors(held.caption_ids, width))
+        return Embeddings(
+            held.image_ids,
+            self._vectors(held.image_ids, width),
+            held.caption_ids,
+            self._vectors(held.caption_ids, width),
+        )
 
     def _vectors(self, ids: IdArray, width: int) -> NDArray[np.float64]:
         """Sums of random bytes, which is close enough to a normal distribution for a random direction."""
-        raw = b"".join(hashlib.shake_128(f"crossmatch random {self.seed} {name}".encode()).digest(4 * width) for name in ids.tolist())
-        return np.frombuffer(raw, np.uint8).reshape(len(ids), width, 4).sum(axis=2, dtype=np.int64) - 510
+        raw = b"".join(
+            hashlib.shake_128(f"crossmatch random {self.seed} {name}".encode()).digest(4 * width) for name in ids.tolist()
+        )
+        summed = np.frombuffer(raw, np.uint8).reshape(len(ids), width, 4).sum(axis=2, dtype=np.float64)
+        return np.asarray(summed - 510, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ def compare(first: Result, second: Result) -> list[Comparison]:
     rows = {row.key: row for row in second.rows}
     shared = [row for row in first.rows if row.key in rows]
     if not shared:
-        raise CrossmatchError(f"{first.model} and {second.model} share no metric on {first.task}. Evaluate both with the same metrics.")
+        raise CrossmatchError(
+            f"{first.model} and {second.model} share no metric on {first.task}. Evaluate both with the same metrics."
+        )
     for row in shared:
         require_same_protocol(row, rows[row.key], first.model, second.model)
     found = [(row, rows[row.key], _difference(first, second, row, rows[row.key])) for row in shared]

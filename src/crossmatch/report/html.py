@@ -12,39 +12,6 @@ from crossmatch.core.standing import Standing
 from crossmatch.report import plots
 from crossmatch.report.tables import results_table
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>crossmatch report</title>
-<style>
-:root { color-scheme: light; --ink: #1d2733; --soft: #5b6775; --line: #dfe4ea; --accent: #0072b2; }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff; max-width: 68rem; margin: 2.5rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; } h3 { font-size: 1rem; margin: 1.6rem 0 .3rem; }
-.lead { color: var(--soft); margin: 0 0 1.5rem; } .note { border-left: 3px solid var(--accent); padding: .15rem .8rem; margin: .5rem 0; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .28rem .7rem; text-align: right; white-space: nowrap; } .stub { text-align: left; }
-thead th { border-bottom: 1px solid var(--line); font-weight: 600; } tbody tr.first td { border-top: 1px solid var(--line); }
-figure { margin: .5rem 0 1.5rem; } figure svg { width: 100%; height: auto; } figcaption { color: var(--soft); }
-details { margin: 1rem 0; } code { font-size: 12px; word-break: break-all; } li { margin: .15rem 0; }
-</style></head><body>
-<h1>What the models really matched</h1>
-<p class="lead">{{ models | join(", ") }} · crossmatch {{ version }} · values ± half of the 95 % interval (bootstrap over images)</p>
-{% for section in sections %}
-<h2>{{ section.table.title }}</h2>
-{% for note in section.findings %}<p class="note">{{ note }}</p>{% endfor %}
-<div class="wide"><table><thead>
-{% for line in section.table.head %}<tr>{% for text in line %}<th{% if loop.index0 < section.table.stub %} class="stub"{% endif %}>{{ text }}</th>{% endfor %}</tr>
-{% endfor %}</thead><tbody>
-{% for line in section.table.rows %}<tr{% if line[0] %} class="first"{% endif %}>{% for text in line %}<td{% if loop.index0 < section.table.stub %} class="stub"{% endif %}>{{ text }}</td>{% endfor %}</tr>
-{% endfor %}</tbody></table></div>
-{% for title, about, svg in section.figures %}
-<figure><h3>{{ title }}</h3><figcaption>{{ about }}</figcaption>{{ svg | safe }}</figure>
-{% endfor %}
-<details><summary>Ties, unjudged pairs and signatures</summary>
-<ul>{% for note in section.table.notes %}<li>{{ note }}</li>{% endfor %}</ul>
-<ul>{% for line in section.signatures %}<li><code>{{ line }}</code></li>{% endfor %}</ul></details>
-{% endfor %}
-</body></html>
-"""
 NAMES = {"i2t": "Captions for an image", "t2i": "Images for a caption"}
 
 
@@ -56,7 +23,7 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
         raise MissingDependency("Jinja2", "report") from None
     if not results:
         raise CrossmatchError("a report needs at least one result. Make one: crossmatch run -m MODEL -t TASK")
-    page = Environment(autoescape=True).from_string(PAGE)
+    page = Environment(autoescape=True).from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     sections = [
         {
             "table": table,
@@ -68,7 +35,8 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        page.render(sections=sections, models=list(dict.fromkeys(r.model for r in results)), version=__version__), encoding="utf-8"
+        page.render(sections=sections, models=list(dict.fromkeys(r.model for r in results)), version=__version__),
+        encoding="utf-8",
     )
     return path
 
@@ -87,5 +55,11 @@ def _figures(results: list[Result]) -> list[tuple[str, str, str]]:
         figures.append((f"{title} ({direction})", f"Each metric with its 95 % interval; the grey tick is chance.{judged}",
                         plots.links_against_truth(results, direction)))  # fmt: skip
         dashes = " Dashed: by the original links; solid: by the truth." if two else ""
-        figures.append((f"{title}: hits by depth", f"How soon something right turns up.{dashes}", plots.hits_by_depth(results, direction)))
+        figures.append(
+            (
+                f"{title}: hits by depth",
+                f"How soon something right turns up.{dashes}",
+                plots.hits_by_depth(results, direction),
+            )
+        )
     return figures

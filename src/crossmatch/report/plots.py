@@ -16,7 +16,7 @@ from crossmatch.metrics.table import metric
 from crossmatch.run import ranks_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # okabe2008color: told apart by everyone
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "axes.axisbelow": True, "svg.hashsalt": "crossmatch", "svg.fonttype": "none",
 }  # fmt: skip

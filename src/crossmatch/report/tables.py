@@ -67,11 +67,16 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
     """What must be said beside the numbers: ties, unjudged pairs, what is missing."""
     notes = dict.fromkeys(note for r in results for note in r.notes)
     for result in results:
-        for kind, unit in (("ties", "of the queries have a positive in a tie"), ("unjudged", "of the first 10 retrieved are unjudged")):
+        for kind, unit in (
+            ("ties", "of the queries have a positive in a tie"),
+            ("unjudged", "of the first 10 retrieved are unjudged"),
+        ):
             told = {row.part: getattr(row, kind) for row in result.rows}
             told = {part: share for part, share in told.items() if share}
             if told:
-                notes[f"{result.model}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = None
+                notes[f"{result.model}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = (
+                    None
+                )
     return tuple(notes)
 
 

@@ -68,6 +68,21 @@ def test_counts_are_those_of_the_exact_scores(compiled, dtype, similarity, most,
             assert standing.size.tolist() == size
 
 
+@pytest.mark.parametrize("d", [1, 5, 64])
+@pytest.mark.parametrize("spread", [0.0, 1e-7, 1.0], ids=["constant", "nearly constant", "spread"])
+def test_more_candidates_than_a_chunk_holds(d, spread):
+    """Chunks, their ends and many listed scores: the compiled path against NumPy, whose counts the tests above check."""
+    rng = np.random.default_rng(d)
+    images = (1 + spread * rng.standard_normal((90, d))).astype(np.float32)
+    captions = (1 + spread * rng.standard_normal((2100, d))).astype(np.float32)
+    said = Embeddings(ids("i", 90), images, ids("c", 2100), captions)
+    wanted = {"i2t": listed(rng, 90, 2100, 130), "t2i": listed(rng, 2100, 90, 20)}
+    fast, slow = (stand(said, wanted, compiled=compiled) for compiled in (True, False))
+    for key in wanted:
+        assert fast[key].above.tolist() == slow[key].above.tolist()
+        assert fast[key].size.tolist() == slow[key].size.tolist()
+
+
 @PATHS
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.float16, np.float32, np.float64, np.int64])
 def test_a_matrix_is_taken_as_it_is(compiled, dtype):
@@ -92,7 +107,10 @@ def test_large_integers_keep_their_order(compiled):
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_dot_products_of_any_magnitude(compiled, scale):
     rng = np.random.default_rng(8)
-    images, captions = rng.standard_normal((20, 6)) * scale, rng.standard_normal((50, 6)) * rng.choice([1e-6, 1, 1e6], (50, 1))
+    images, captions = (
+        rng.standard_normal((20, 6)) * scale,
+        rng.standard_normal((50, 6)) * rng.choice([1e-6, 1, 1e6], (50, 1)),
+    )
     said = Embeddings(ids("i", 20), images, ids("c", 50), captions, "dot")
     wanted = {"i2t": listed(rng, 20, 50, 40), "t2i": listed(rng, 50, 20, 9)}
     for key, standing in stand(said, wanted, compiled=compiled).items():
@@ -111,7 +129,10 @@ def test_permuting_the_items_changes_nothing(compiled, seed):
     place = np.argsort(order)
     moved = Listed(wanted.query, wanted.start, place[wanted.item], wanted.grade)
     after = stand(
-        Embeddings(ids("i", 12), images, [f"c{k}" for k in order], captions[order]), {"i2t": moved}, tile=100, compiled=compiled
+        Embeddings(ids("i", 12), images, [f"c{k}" for k in order], captions[order]),
+        {"i2t": moved},
+        tile=100,
+        compiled=compiled,
     )["i2t"]
     assert before.above.tolist() == after.above.tolist()
     assert before.size.tolist() == after.size.tolist()

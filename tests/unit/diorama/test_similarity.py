@@ -93,9 +93,7 @@ def test_more_in_common_is_more_similar() -> None:
 
 def test_facts_follow_from_each_other() -> None:
     cup, table = thing("cup", "red", 0, 0), thing("table", "blue", 0, 1)
-    facts = scene_facts(
-        Scene("room", (cup, table), frozenset({("on", 0, 1), ("above", 0, 1), ("below", 1, 0)}), 100, 0)
-    )
+    facts = scene_facts(Scene("room", (cup, table), frozenset({("on", 0, 1), ("above", 0, 1), ("below", 1, 0)}), 100, 0))
     assert {("cup", "on", "table"), ("kitchen item", "above", "piece of furniture"), ("table", "below", "cup")} <= facts
     assert {("where", "room"), ("where", "indoors"), ("cup", 1), ("thing", 2), ("thing", SOME)} <= facts
     said = caption_facts(Meaning((Phrase("cup"), Phrase("table")), (("on", 0, 1),), "room"))

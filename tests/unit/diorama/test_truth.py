@@ -57,12 +57,8 @@ def any_scenes(draw: st.DrawFn) -> Scene:
             st.lists(st.tuples(*map(st.sampled_from, (NOUNS[:3], COLOURS, TEXTURES))), min_size=n, max_size=n)
         )
     )
-    held = {
-        name: draw(st.integers(0, 2 ** (n * n) - 1)) | draw(st.integers(0, 2 ** (n * n) - 1)) for name in RELATIONS[:3]
-    }
-    related = {
-        (name, i, j) for name, bits in held.items() for i in range(n) for j in range(n) if bits >> (n * i + j) & 1
-    }
+    held = {name: draw(st.integers(0, 2 ** (n * n) - 1)) | draw(st.integers(0, 2 ** (n * n) - 1)) for name in RELATIONS[:3]}
+    related = {(name, i, j) for name, bits in held.items() for i in range(n) for j in range(n) if bits >> (n * i + j) & 1}
     return Scene(draw(st.sampled_from(("beach", "room", "snow"))), things, frozenset(related), 100, 0)
 
 
@@ -86,9 +82,7 @@ def meanings(draw: st.DrawFn) -> Meaning:
         object_ = draw(st.sampled_from([None, *able[at + 1 :], *able[at + 1 :]]))
         if object_ is not None:
             relations.append((draw(st.sampled_from(RELATIONS[:3])), subject, object_))
-    return Meaning(
-        tuple(phrases), tuple(relations), draw(st.sampled_from((None, None, "beach", "indoors", "outdoors")))
-    )
+    return Meaning(tuple(phrases), tuple(relations), draw(st.sampled_from((None, None, "beach", "indoors", "outdoors"))))
 
 
 @settings(max_examples=150, deadline=None)
@@ -155,9 +149,7 @@ SCENE = Scene("meadow", YARD, all_relations(YARD), 100, 0)
         (False, [Phrase("car")], [], None),
     ],
 )
-def test_known_answers(
-    expected: bool, phrases: list[Phrase], relations: list[tuple[str, int, int]], setting: str | None
-) -> None:
+def test_known_answers(expected: bool, phrases: list[Phrase], relations: list[tuple[str, int, int]], setting: str | None) -> None:
     meaning = Meaning(tuple(phrases), tuple(relations), setting)
     assert slow_truth(SCENE, meaning) is expected
     assert truth([SCENE], [meaning, Caption("", meaning)]).tolist() == [[expected, expected]]
