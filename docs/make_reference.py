@@ -29,7 +29,7 @@ def reference() -> str:
             "# Reference",
             "Made from the tables by `docs/make_reference.py`.",
             "\n## Metrics",
-            "`@k` takes any k. Sources are keys of `references.bib`. Chance is computed for the data and printed beside every result.\n",
+            "`@k` takes any k. Sources are keys of `references.bib`. Chance depends on the data and stands beside every result.\n",
             "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
             *metrics,
             "\n## Tasks",

@@ -8,41 +8,48 @@ from pathlib import Path
 import click
 
 from crossmatch.benchmarks import benchmarks
-from crossmatch.core.benchmark import data_hash
+from crossmatch.core.benchmark import Retrieval, data_hash
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.result import Result, file_name, load, save
 from crossmatch.core.signature import system
-from crossmatch.diorama.world import SIZES
 from crossmatch.report.html import write_report
 from crossmatch.report.tables import as_text, results_table
 from crossmatch.run import evaluate
 
 TASK = "diorama/retrieval"
+TINY = {"images": 200, "epochs": 2}  # enough to see every step work, not to learn much
 
 
 def run_demo(folder: Path, size: str) -> None:
     """Train, evaluate, print, report."""
+    results = evaluate_demo(folder, size)
+    click.echo("\n" + as_text(results_table(results)[0]) + "\n")
+    click.echo(f"report: {write_report(results, folder / 'report.html').resolve()}")
+
+
+def evaluate_demo(folder: Path, size: str) -> list[Result]:
+    """The results of a random scorer, a dual encoder trained on drawings, and an oracle."""
     from crossmatch.models.reference import Oracle, RandomScorer
     from crossmatch.train.dual import train_dual
 
     begun = time.perf_counter()
     benchmark = benchmarks()[TASK]
     data = benchmark.loaded(size=size)
-    _say(f"1/3 the world: {data!r}", begun)
-    recipe = {"images": SIZES[size]["train"], "epochs": 2} if size == "tiny" else {}
-    dual = train_dual(folder / "dual", size=size, **recipe)
-    _say(f"2/3 a small dual encoder, trained on drawings: {folder / 'dual'}", begun)
+    assert isinstance(data, Retrieval)
+    _say(f"1/3 a world of {data.collection.shape[0]:,} scenes and {data.collection.shape[1]:,} captions", begun)
+    dual = train_dual(folder / "dual", **TINY) if size == "tiny" else train_dual(folder / "dual")
+    _say(f"2/3 a small dual encoder, trained on other scenes: {folder / 'dual'}", begun)
+    kept = folder / "results" if size == "default" else folder / f"results-{size}"
     results = []
     for name, model in (("random", RandomScorer()), ("dual", dual), ("oracle", Oracle())):
-        path = folder / "results" / file_name(name) / f"{TASK}.json"
-        result = _kept(path, system(name, getattr(model, "signature", None)), data_hash(data))
+        path = kept / file_name(name) / f"{TASK}.json"
+        result = _kept(path, system(name, model.signature), data_hash(data))
         if result is None:
             result = evaluate(model, benchmark, name=name, data=data, size=size)
-            save(result, folder / "results")
+            save(result, kept)
         results.append(result)
-    _say("3/3 evaluated beside a random scorer and an oracle", begun)
-    click.echo("\n" + as_text(results_table(results)[0]) + "\n")
-    click.echo(f"report: {write_report(results, folder / 'report.html').resolve()}")
+    _say(f"3/3 evaluated beside a random scorer and an oracle: {kept}", begun)
+    return results
 
 
 def _kept(path: Path, system_line: str, data: str) -> Result | None:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.arrays import FloatArray, IntArray, frozen
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Listed
 from crossmatch.core.progress import track
@@ -138,7 +138,9 @@ def _prepare(scores: Embeddings | Matrix, key: str, listed: Listed, compiled: bo
     if isinstance(scores, Embeddings):
         image = scores.image_vectors, scores.image_scale
         caption = scores.caption_vectors, scores.caption_scale
-        vectors = (*image, *caption) if rows else (*caption, *image)
+        vectors = tuple(v.view() for v in ((*image, *caption) if rows else (*caption, *image)))  # type: ignore[assignment, union-attr]
+    for array in vectors:
+        frozen(array)  # all alike, or each mixture of writable and not would be compiled anew
 
     def pairs(query: IntArray, item: IntArray) -> FloatArray:
         kernels = _kernels() if compiled and isinstance(scores, Embeddings) else None

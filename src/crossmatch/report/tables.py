@@ -88,7 +88,8 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
         verdict = {1: second, -1: first, 0: "cannot tell"}[c.better]
         body.append((
             c.first.part, metric(c.first.metric).label or c.first.metric, _number(c.first.value, c.first.unit),
-            _number(c.second.value, c.second.unit), f"{_signed(c.difference.value, c.first.unit)} [{low}, {high}]", p_value(c.p), verdict,
+            _number(c.second.value, c.second.unit), f"{_signed(c.difference.value, c.first.unit)} [{low}, {high}]",
+            p_value(c.p), verdict,
         ))  # fmt: skip
     head = (("", "", first, second, "difference [95 %]", "p (Holm)", "better"),)
     return Table(f"{compared[0].task}: {second} minus {first}", head, tuple(body), 2)

@@ -33,7 +33,7 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 LARGEST_SCALE = 100.0  # the temperature stays above 0.01; radford2021clip, sec. 2.5
-WATCHED = ("hit@1", "hit@10")
+WAYS, WATCHED = ("i2t", "t2i"), ("hit@1", "hit@10")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class DualRecipe:
     epochs: int = 4
     seed: int = 0
     pixels: int = 64
-    width: int = 16
+    width: int = 12
     dimensions: int = 256
-    batch: int = 128
-    learning_rate: float = 2e-3
+    batch: int = 100
+    learning_rate: float = 3e-3
     weight_decay: float = 0.05
     warm_up: float = 0.15  # the share of the steps in which the learning rate rises
 
@@ -83,7 +83,9 @@ def train_dual(
     if finished is not None:
         return finished
     folder.mkdir(parents=True, exist_ok=True)
-    model = fit(recipe, draw_split("train", recipe.images, pixels), draw_split("val", recipe.validation, pixels), folder / "log.csv")
+    model = fit(
+        recipe, draw_split("train", recipe.images, pixels), draw_split("val", recipe.validation, pixels), folder / "log.csv"
+    )
     model.recipe = {"name": "dual", "hash": digest, **asdict(recipe)}
     model.save(folder)
     return model
@@ -103,34 +105,36 @@ Data = tuple[NDArray[np.uint8], list[str]]  # pictures, and five captions for ea
 def fit(recipe: DualRecipe, train: Data, validation: Data, log: Path) -> Dual:
     """AdamW with one cycle of the learning rate (smith2019super). After each epoch a line goes to the log."""
     pictures, captions = torch.from_numpy(train[0]), train[1]
-    with _reproducible(recipe.seed):
+    with _reproducible(recipe.seed), log.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["step", "seconds", "loss", *(f"val {way} {name}" for way in WAYS for name in WATCHED)])
         config = DualConfig(vocabulary_of(captions), recipe.pixels, recipe.dimensions, recipe.width)
         model = Dual(config, recipe=asdict(recipe))
         texts = torch.from_numpy(numbered(captions, config.vocabulary)).view(len(pictures), CAPTIONS_PER_SCENE, -1)
-        steps = max(1, len(pictures) // recipe.batch)
+        batches = max(1, len(pictures) // recipe.batch)
         optimiser = torch.optim.AdamW(_groups(model.net, recipe.weight_decay), recipe.learning_rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimiser, recipe.learning_rate, total_steps=steps * recipe.epochs, pct_start=recipe.warm_up
+            optimiser, recipe.learning_rate, total_steps=batches * recipe.epochs, pct_start=recipe.warm_up
         )
-        began, losses = time.perf_counter(), []
-        with log.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["step", "seconds", "loss", *(f"val {way} {name}" for way in ("i2t", "t2i") for name in WATCHED)])
-            for step in track(range(steps * recipe.epochs), "training"):
-                if step % steps == 0:
-                    model.net.train()
-                    order, losses = torch.randperm(len(pictures)), []
-                chosen = order[step % steps * recipe.batch :][: recipe.batch]
-                loss = batch_loss(model.net, _shifted(pictures[chosen]), texts[chosen])
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                schedule.step()
-                losses.append(loss.item())
-                if (step + 1) % steps == 0:
-                    passed, watched = time.perf_counter() - began, retrieval(model, *validation)
-                    writer.writerow([step + 1, f"{passed:.1f}", f"{np.mean(losses):.4f}", *(f"{value:.4f}" for value in watched.values())])
-                    file.flush()
+        began = time.perf_counter()
+        losses: list[float] = []
+        for step in track(range(batches * recipe.epochs), "training"):
+            batch = step % batches
+            if batch == 0:
+                order = torch.randperm(len(pictures))
+                model.net.train()
+            chosen = order[batch * recipe.batch :][: recipe.batch]
+            loss = batch_loss(model.net, _shifted(pictures[chosen]), texts[chosen])
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            schedule.step()
+            losses.append(loss.item())
+            if batch == batches - 1:
+                told = f"{time.perf_counter() - began:.1f}", f"{np.mean(losses[-batches:]):.4f}"
+                found = retrieval(model, *validation).values()
+                writer.writerow([step + 1, *told, *(f"{value:.4f}" for value in found)])
+                file.flush()
     return model
 
 
@@ -149,10 +153,12 @@ def batch_loss(net: DualEncoderNet, pictures: torch.Tensor, texts: torch.Tensor)
 
 def retrieval(model: Dual, pictures: NDArray[np.uint8], captions: Sequence[str]) -> dict[str, float]:
     """hit@1 and hit@10 in both directions by the original links."""
-    collection = Collection.of({str(n): list(captions[n * 5 : n * 5 + 5]) for n in range(len(pictures))})
+    own = np.array_split(np.asarray(captions), len(pictures))
+    collection = Collection.of({str(n): few.tolist() for n, few in enumerate(own)})
     links = Judgements.from_links(collection)
-    said = Embeddings(collection.image_ids, model.embed_pixels(pictures), collection.caption_ids, model.embed_texts(captions))
-    there = stand(said, {way: links.listed(way) for way in ("i2t", "t2i")})
+    images, texts = model.embed_pixels(pictures), model.embed_texts(captions)
+    said = Embeddings(collection.image_ids, images, collection.caption_ids, texts)
+    there = stand(said, {way: links.listed(way) for way in WAYS})
     ranks = {way: Ranks.from_standing(standing) for way, standing in there.items()}
     return {f"{way} {name}": metric(name).summarise(ranks[way]) for way in ranks for name in WATCHED}
 

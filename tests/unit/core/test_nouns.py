@@ -57,10 +57,9 @@ def test_integers_bytes_and_texts_name_the_same_item():
         assert as_ids(ids, "image").tolist() == ["391895", "7"]
 
 
-@pytest.mark.parametrize("ids", [5, np.array(5)], ids=["number", "scalar array"])
-def test_a_single_number_is_no_list_of_ids(ids):
+def test_an_array_of_no_dimensions_is_no_list_of_ids():
     with pytest.raises(CrossmatchError):
-        as_ids(ids, "image")
+        as_ids(np.array(5), "image")
 
 
 @pytest.mark.parametrize("ids", [[None, "a"], [float("nan"), "a"]], ids=["None", "nan"])
@@ -285,19 +284,10 @@ def test_a_trial_needs_texts_for_captions(caption):
         trials(captions=[["x"], [caption]])
 
 
-def test_trials_leave_the_arrays_of_the_caller_writable():
-    images = np.array([["a", "b"], ["c", "d"]])
-    trials(images=images)
-    images[0, 0] = "z"
-
-
-def test_trials_do_not_change_with_what_they_were_made_from():
+def test_trials_neither_lock_nor_follow_the_arrays_of_the_caller():
     images = np.array([["a", "b"], ["c", "d"]])
     held = trials(images=images)
-    try:
-        images[0, 0] = "z"
-    except ValueError:
-        pytest.skip("the caller's array was locked, which another test is about")
+    images[0, 0] = "z"
     assert held.images[0, 0] == "a"
 
 
