@@ -8,6 +8,7 @@ prints one json line per case. `limit_ratio` is our time over the time of the fl
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import threading
@@ -26,28 +27,40 @@ METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "map@r", "r-precision")
 
 
 def world(rng: np.random.Generator, signal: float):
-    """Random unit vectors; each query's positives lean towards it by `signal`. About 18 and 8.5 positives per query."""
-    captions = rng.standard_normal((CAPTIONS, DIMENSIONS), dtype=np.float32)
+    """Random vectors; captions lean towards their image by `signal`. About 18 and 8.5 positives per query.
+
+    With signal, the positives beyond the original links are what a second, noisier look ranks among the first hundred: that
+    is how pooled benchmarks such as ECCV Caption find theirs. Without, they are drawn at random, the worst case for counting.
+    """
     images = rng.standard_normal((IMAGES, DIMENSIONS), dtype=np.float32)
+    captions = rng.standard_normal((CAPTIONS, DIMENSIONS), dtype=np.float32)
     captions += signal * np.repeat(images, CAPTIONS // IMAGES, axis=0)
-    i2t = positives(rng, IMAGES, CAPTIONS, 18.0, lambda q: q * 5 + np.arange(5))
-    t2i = positives(rng, CAPTIONS, IMAGES, 8.5, lambda q: np.array([q // 5]))
+    i2t = positives(rng, images, captions, 18.0, lambda q: q * 5 + np.arange(5), signal)
+    t2i = positives(rng, captions, images, 8.5, lambda q: np.array([q // 5]), signal)
     return images, captions, i2t, t2i
 
 
-def positives(rng: np.random.Generator, queries: int, items: int, mean: float, own) -> Listed:
-    rows = [np.unique(np.append(rng.integers(0, items, rng.poisson(mean - len(own(q)))), own(q))) for q in range(queries)]
+def positives(rng: np.random.Generator, queries, items, mean: float, own, signal: float) -> Listed:
+    rows = []
+    for at in range(0, len(queries), 1000):
+        seen = queries[at : at + 1000] @ items.T if signal else np.zeros((len(queries[at : at + 1000]), 1), dtype=np.float32)
+        pool = np.argpartition(-(seen + 10 * rng.standard_normal(seen.shape, dtype=np.float32)), 99)[:, :100] if signal else None
+        for n in range(len(seen)):
+            more = rng.poisson(mean - len(own(at + n)))
+            found = pool[n, rng.integers(0, 100, more)] if signal else rng.integers(0, len(items), more)
+            rows.append(np.unique(np.append(found, own(at + n))))
     start = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
     item = np.concatenate(rows).astype(np.int64)
-    return Listed(np.arange(queries), start, item, np.ones(len(item)))
+    return Listed(np.arange(len(queries)), start, item, np.ones(len(item)))
 
 
 def ours(images, captions, i2t, t2i, compiled: bool = True) -> dict[str, float]:
     said = Embeddings(np.arange(IMAGES), images, np.arange(CAPTIONS), captions)
     found = stand(said, {"i2t": i2t, "t2i": t2i}, compiled=compiled)
     return {
-        f"{direction}/{name}": metric(name).summarise(Ranks.from_standing(standing))
+        f"{direction}/{name}": metric(name).summarise(ranks)
         for direction, standing in found.items()
+        for ranks in (Ranks.from_standing(standing),)
         for name in METRICS
     }
 
@@ -124,7 +137,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
-    for case, signal in (("signal", 0.12), ("no-signal", 0.0)):
+    for case, signal in (("pooled-positives", 0.12), ("random-positives", 0.0)):
         images, captions, i2t, t2i = world(rng, signal)
         ours(images, captions, i2t, t2i)  # compile, and touch the memory
         with Peak() as peak:
@@ -137,10 +150,8 @@ def main() -> None:
             expected = argsort_loop(images, captions, i2t, t2i)
             assert all(abs(found[k] - expected[k]) < 1e-4 for k in expected), (found, expected)
             rows.append({"peer": "argsort loop", "peer_s": best_of(1, lambda: argsort_loop(images, captions, i2t, t2i))[0]})
-            try:
+            with contextlib.suppress(ImportError):
                 rows.append({"peer": "faiss top-100", "peer_s": best_of(1, lambda: faiss_top_100(images, captions))[0]})
-            except ImportError:
-                pass
             rows.append({"peer": "our NumPy path", "peer_s": best_of(1, lambda: ours(images, captions, i2t, t2i, False))[0]})
         for row in rows:
             ratio = row["peer_s"] / ours_s

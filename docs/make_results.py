@@ -36,13 +36,13 @@ def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result
             "Made by `docs/make_results.py`. Values ± half of the 95 % interval, bootstrap over images.\n",
             "## The embedded world, 1,000 images and 5,000 captions",
             markdown(results_table(default)[0]),
-            "\nThe oracle says 1 of every caption that is true of an image and 0 of every other one: it is never wrong. By the truth "
-            f"it has an R@1 of {by_truth.value:.1f}; by the original links {by_links.value:.1f} for images as queries, because it cannot "
-            "know which five of the true captions were written for this image. That is the ceiling of any honest model under such "
-            "links, and what a model scores above it, it owes to something else than truth: wording, detail, or luck.\n",
+            "\nThe oracle says 1 of every caption that is true of an image and 0 of every other one: it is never wrong. By the "
+            f"truth it has an R@1 of {by_truth.value:.1f}; by the original links {by_links.value:.1f} for images as queries, "
+            "because it cannot know which five of the true captions were written for this image. That is the ceiling of any honest "
+            "model under such links, and what a model scores above it, it owes to something else than truth: wording, detail, or luck.\n",
             "R@10 and recall@10 differ as well: by the truth the oracle has a hit among the first ten for "
-            f"{perfect['i2t/truth/hit@10'].value:.1f} % of the images, but finds {perfect['i2t/truth/recall@10'].value:.1f} % of their "
-            "true captions there, since ten places cannot hold more.\n",
+            f"{perfect['i2t/truth/hit@10'].value:.1f} % of the images, but finds {perfect['i2t/truth/recall@10'].value:.1f} % of "
+            "their true captions there, since ten places cannot hold more.\n",
             "## Is the dual encoder better than chance?",
             markdown(comparison_table(cm.compare(random, dual), "random", "dual")),
             "\n## 5,000 images and 25,000 captions (`--size coco`)",

@@ -55,7 +55,9 @@ def evaluate(
     if samples < 2:
         raise WrongWords(f"{samples} bootstrap samples give no interval; take at least 2 (1000 is usual).")
     declared = benchmarks()[benchmark] if isinstance(benchmark, str) else benchmark
-    chosen = [metric(m) for m in metrics or declared.metrics]
+    if seed < 0:
+        raise WrongWords(f"the seed is {seed}; it counts from zero.")
+    chosen = list({m.name: m for m in map(metric, metrics or declared.metrics)}.values())
     title = name or (model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model))
     asked = make_model(model) if isinstance(model, str) else model
     loaded = declared.loaded(**options) if data is None else data
@@ -63,10 +65,16 @@ def evaluate(
     parts, notes = _retrieval(asked, loaded, declared) if isinstance(loaded, Retrieval) else _trials(asked, loaded)
     scored = time.perf_counter()
     result = Result(
-        title, declared.name, system(title, getattr(asked, "signature", None)), {**declared.options, **options}, (), parts,
-        {"scoring": round(scored - begun, 3)}, samples, seed, ties, notes,
+        title, declared.name, system(title, getattr(asked, "signature", None)),
+        {key: value for key, value in options.items() if value != declared.options.get(key)},
+        (), parts, {"scoring": round(scored - begun, 3)}, samples, seed, ties, notes,
     )  # fmt: skip
     result = summarise(result, chosen, {"data": data_hash(loaded)})
+    left = [m.name for m in chosen if m.name not in {row.metric for row in result.rows}]
+    if metrics and left:
+        raise WrongWords(
+            f"{', '.join(left)} cannot be computed on {declared.name}. `crossmatch metrics` says which shape each is for."
+        )
     return replace(result, seconds={**result.seconds, "metrics": round(time.perf_counter() - scored, 3)})
 
 
@@ -105,7 +113,7 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
             )
         parts[name] = replace(part, values=held)
     if not rows:
-        raise CrossmatchError(f"none of the metrics {', '.join(m.name for m in chosen)} fits {result.task}.")
+        raise WrongWords(f"none of the metrics {', '.join(m.name for m in chosen)} fits {result.task}.")
     return replace(result, rows=tuple(rows), parts=parts)
 
 
@@ -179,6 +187,10 @@ def _retrieval(model: object, data: Retrieval, benchmark: Benchmark) -> Evaluate
         queries = standing.listed.query
         parts[key] = Part(ids[direction][queries], clusters[direction][queries], standing, judged.positive, judged.complete)
     left = [key for key in wanted if key not in standings]
+    if not standings:
+        raise CrossmatchError(
+            f"the run file has no row for {' or '.join(left)}, which is all this task asks for. Check its direction."
+        )
     notes = (f"not in the run file, so not evaluated: {', '.join(left)}",) if left else ()
     return parts, notes + _coverage(data)
 
@@ -209,7 +221,7 @@ def _trials(model: object, trials: Trials) -> Evaluated:
     kinds = np.unique(trials.categories)
     for category in kinds if len(kinds) > 1 else ():
         chosen = trials.categories == category
-        parts[str(category)] = Part(trials.ids[chosen], np.flatnonzero(chosen), values[chosen])
+        parts[str(category) or "(none)"] = Part(trials.ids[chosen], np.flatnonzero(chosen), values[chosen])
     return parts, ()
 
 

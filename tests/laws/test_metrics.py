@@ -137,16 +137,20 @@ def test_a_constant_scorer_lands_on_chance_and_never_above_it_when_ties_are_brok
     assert worst <= chance + 1e-12 if m.higher_is_better else worst >= chance - 1e-12
 
 
-@each
-def test_chance_is_what_random_scores_get(m):
-    """Against simulation: 40 queries with one to seven positives among 30 candidates, 2,000 random rankings."""
+@pytest.fixture(scope="module")
+def random_rankings():
+    """40 queries with one to seven positives among 30 candidates, ranked at random 500 times."""
     rng = np.random.default_rng(1)
     relevance = np.zeros((40, 30))
     for q in range(40):
         relevance[q, rng.choice(30, 1 + q % 7, replace=False)] = 1
-    found = [m.summarise(rank(rng.random(relevance.shape), relevance)) for _ in range(2000)]
-    error = np.std(found) / np.sqrt(len(found))
-    assert m.chance(rank(relevance, relevance)) == pytest.approx(np.mean(found), abs=4 * error)
+    return [rank(rng.random(relevance.shape), relevance) for _ in range(500)]
+
+
+@each
+def test_chance_is_what_random_scores_get(m, random_rankings):
+    found = [m.summarise(ranks) for ranks in random_rankings]
+    assert m.chance(random_rankings[0]) == pytest.approx(np.mean(found), abs=4 * np.std(found) / np.sqrt(len(found)))
 
 
 @each
@@ -175,15 +179,14 @@ def test_values_stay_within_bounds(m, given_):
         assert (values <= high + 1e-12).all()
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.at], ids=lambda f: f.name)
+# nDCG is left out: it is normalised by the ideal gain at k, so it may fall.
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.at and f.name != "ndcg@k"], ids=lambda f: f.name)
 @given(queries(grades=1))
 @settings(max_examples=25, deadline=None)
 def test_families_are_monotone_in_k(family, given_):
     """Hits and recall never fall with k; the number of positives found (k times precision) neither."""
     scores, relevance = given_
     ranks = rank(scores, relevance)
-    if family.name == "ndcg@k":
-        pytest.skip("nDCG is normalised by the ideal gain at k, so it may fall")
     values = np.array([family.with_k(k).values(ranks) * (k if "precision" in family.name else 1) for k in range(1, 9)])
     assert (np.diff(values, axis=0) >= -1e-12).all()
 

@@ -49,7 +49,7 @@ def demo(output: Path, size: str) -> None:
 @click.option("--split", help="Split of the data, where the task has several.")
 @click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
 @click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the bootstrap.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option("--json", "as_json", is_flag=True, help="Print {task: {metric: value}} on standard output.")
 def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | None, ties: str, split: str | None, size: str | None,
         samples: int, seed: int, as_json: bool) -> None:  # fmt: skip
@@ -108,12 +108,12 @@ def train() -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
 @click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
 @click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 def train_dual_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
-    """The small dual encoder on the embedded world: a CNN, a recurrent text tower and the in-batch contrastive loss."""
+    """The small dual encoder on the embedded world: a CNN, a text tower of word trigrams and the in-batch contrastive loss."""
     from crossmatch.train.dual import train_dual
 
-    given = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
+    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
     train_dual(output, seed=seed, **given)
     click.echo(f"{output} · crossmatch run -m {output} -t diorama/retrieval")
 
@@ -155,6 +155,9 @@ def main() -> None:
     try:
         code = cli.main(prog_name="crossmatch", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "crossmatch"
         _fail(f"{error.format_message()} See `{where} --help`.", 2)

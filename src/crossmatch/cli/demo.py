@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from crossmatch.benchmarks import benchmarks
 from crossmatch.core.benchmark import Retrieval, data_hash
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.result import Result, file_name, load, save
+from crossmatch.core.result import Result, load, result_path, save
 from crossmatch.core.signature import system
 from crossmatch.report.html import write_report
 from crossmatch.report.tables import as_text, results_table
 from crossmatch.run import evaluate
 
 TASK = "diorama/retrieval"
-TINY = {"images": 200, "epochs": 2}  # enough to see every step work, not to learn much
+TINY: dict[str, Any] = {"images": 200, "epochs": 2}  # enough to see every step work, not to learn much
 
 
 def run_demo(folder: Path, size: str) -> None:
@@ -39,13 +40,13 @@ def evaluate_demo(folder: Path, size: str) -> list[Result]:
     _say(f"1/3 a world of {data.collection.shape[0]:,} scenes and {data.collection.shape[1]:,} captions", begun)
     dual = train_dual(folder / "dual", **TINY) if size == "tiny" else train_dual(folder / "dual")
     _say(f"2/3 a small dual encoder, trained on other scenes: {folder / 'dual'}", begun)
-    kept = folder / "results" if size == "default" else folder / f"results-{size}"
+    kept = folder / "results"
+    options: dict[str, Any] = {} if size == "default" else {"size": size}
     results = []
     for name, model in (("random", RandomScorer()), ("dual", dual), ("oracle", Oracle())):
-        path = kept / file_name(name) / f"{TASK}.json"
-        result = _kept(path, system(name, model.signature), data_hash(data))
+        result = _kept(result_path(kept, name, TASK, options), system(name, model.signature), data_hash(data))
         if result is None:
-            result = evaluate(model, benchmark, name=name, data=data, size=size)
+            result = evaluate(model, benchmark, name=name, data=data, **options)
             save(result, kept)
         results.append(result)
     _say(f"3/3 evaluated beside a random scorer and an oracle: {kept}", begun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from crossmatch.core.errors import WrongWords
 from crossmatch.core.result import Result, load_all
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
-from crossmatch.report.compare import compare
+from crossmatch.report.compare import Comparison, compare
 from crossmatch.report.tables import Table, as_text, comparison_table
 
 EXTRAS = (
@@ -56,15 +57,17 @@ def list_metrics() -> str:
 
 def compare_results(paths: list[Path], as_json: bool) -> str:
     """The first model against each of the others, task by task."""
-    results = load_all(paths)
-    models = list(dict.fromkeys(r.model for r in results))
+    found = [(path, r) for path in paths for r in load_all([path])]
+    shared = len({r.model for _, r in found}) < len({(path, r.model) for path, r in found})
+    named = [replace(r, model=f"{path}:{r.model}") if shared else r for path, r in found]
+    models = list(dict.fromkeys(r.model for r in named))
     if len(models) < 2:
-        raise WrongWords(f"only {models[0]!r} is there; a comparison needs two models. Name two folders of results.")
-    first = {r.task: r for r in results if r.model == models[0]}
-    pairs: list[tuple[Result, Result]] = [(first[r.task], r) for r in results if r.model != models[0] and r.task in first]
+        raise WrongWords(f"only {models[0]!r} is there; a comparison needs two models. Name the folders of two.")
+    first = {(r.task, *r.options.items()): r for r in named if r.model == models[0]}
+    pairs = [(first[key], r) for r in named if r.model != models[0] and (key := (r.task, *r.options.items())) in first]
     if not pairs:
         raise WrongWords(f"no task was run by both {models[0]!r} and another model. Evaluate them on the same task.")
-    compared = [(a, b, compare(a, b)) for a, b in pairs]
+    compared: list[tuple[Result, Result, list[Comparison]]] = [(a, b, compare(a, b)) for a, b in pairs]
     if as_json:
         rows = [
             {"task": c.task, "metric": c.first.key, "first": a.model, "second": b.model, "difference": c.difference.value,

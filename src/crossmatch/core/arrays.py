@@ -25,10 +25,9 @@ def as_ids(values: Iterable[object], what: str) -> IdArray:
     ...
     crossmatch.core.errors.CrossmatchError: image id 'a' occurs 2 times among 3; ids must be unique. Remove the repeats.
     """
-    ids = np.asarray(
-        [_as_text(v) for v in np.asarray(values).tolist()] if isinstance(values, np.ndarray) else [_as_text(v) for v in values],
-        dtype=np.str_,
-    )
+    if isinstance(values, str | bytes) or (isinstance(values, np.ndarray) and values.ndim != 1):
+        raise CrossmatchError(f"{what} ids are {values!r:.80}; a flat list of ids was expected.")
+    ids = np.asarray([_as_text(v, what) for v in (values.tolist() if isinstance(values, np.ndarray) else values)], dtype=np.str_)
     if not len(ids):
         raise CrossmatchError(f"no {what} ids were given; at least one is needed. Check that the file is not empty.")
     unique, times = np.unique(ids, return_counts=True)
@@ -43,8 +42,24 @@ def as_ids(values: Iterable[object], what: str) -> IdArray:
     return ids
 
 
-def _as_text(value: object) -> str:
+def _as_text(value: object, what: str) -> str:
+    if value is None or value != value:
+        raise CrossmatchError(f"a {what} id is {value}; every {what} needs a name. Fill it in.")
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def as_whole(values: object, what: str) -> IntArray:
+    """Indices as integers; fractions are refused instead of cut.
+
+    >>> as_whole([0.0, 2.0], "rows")
+    array([0, 2])
+    """
+    given = np.asarray(values)
+    if given.size and given.dtype.kind not in "iuf":
+        raise CrossmatchError(f"{what} have dtype {given.dtype}; whole numbers were expected.")
+    if given.dtype.kind == "f" and not np.array_equal(given, np.floor(given)):
+        raise CrossmatchError(f"{what} hold a number that is not whole. Give positions, counted from zero.")
+    return np.array(given, dtype=np.int64)
 
 
 def positions(ids: IdArray, known: IdArray, what: str, where: str) -> IntArray:

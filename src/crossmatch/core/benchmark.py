@@ -44,7 +44,7 @@ class Count:
 class Benchmark:
     """A named declaration. `load` gives the data, and takes the options that `options` names with their defaults.
 
-    `expect` maps `direction/judgements` to the counts that must come out for the default options.
+    `expect` maps `direction/judgements` (or `trials`) to the counts that must come out for the default options.
     """
 
     name: str
@@ -64,16 +64,22 @@ class Benchmark:
             takes = ", ".join(self.options) or "none"
             raise WrongWords(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
         data = self.load(**{**self.options, **options})
-        if {**self.options, **options} == dict(self.options) and isinstance(data, Retrieval):
+        if {**self.options, **options} == dict(self.options):
             for key, count in self.expect.items():
-                direction, judged = key.split("/")
-                said = data.judgements[judged]
-                found = Count(len(said.listed(direction).query), said.count)
+                found = _count(data, key)
                 if found != count:
                     raise CrossmatchError(
                         f"{self.name} {key} has {found}, but {count} must come out. The data are not the official ones."
                     )
         return data
+
+
+def _count(data: Loaded, key: str) -> Count:
+    if isinstance(data, Trials):
+        return Count(len(data.ids), len(data.ids))
+    direction, judged = key.split("/")
+    said = data.judgements[judged]
+    return Count(len(said.listed(direction).query), said.count)
 
 
 def data_hash(data: Loaded) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crossmatch.core.arrays import IdArray, IntArray, as_ids, frozen, positions
+from crossmatch.core.arrays import IdArray, IntArray, as_ids, as_whole, frozen, positions
 from crossmatch.core.errors import CrossmatchError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Collection:
         object.__setattr__(self, "image_ids", as_ids(self.image_ids, "image"))
         object.__setattr__(self, "caption_ids", as_ids(self.caption_ids, "caption"))
         object.__setattr__(self, "captions", tuple(self.captions))
-        links = np.array(self.links, dtype=np.int64)
+        links = as_whole(self.links, "links")
         object.__setattr__(self, "links", links)
         if len(self.captions) != len(self.caption_ids):
             raise CrossmatchError(
@@ -61,9 +61,12 @@ class Collection:
     def of(cls, captions_of: dict[str, Sequence[str]], open_image: Callable[[str], Image] | None = None) -> Collection:
         """From `{image id: its captions}`; caption ids become `image#0`, `image#1`, …"""
         images = list(captions_of)
+        bare = next((image for image in images if isinstance(captions_of[image], str)), None)
+        if bare is not None:
+            raise CrossmatchError(f"image {bare!r} has a bare text for its captions. Put it into a list.")
         rows = [(i, f"{image}#{n}", text) for i, image in enumerate(images) for n, text in enumerate(captions_of[image])]
         return cls(
-            image_ids=np.asarray(images, dtype=np.str_),
+            image_ids=as_ids(images, "image"),
             caption_ids=np.asarray([r[1] for r in rows], dtype=np.str_),
             captions=tuple(r[2] for r in rows),
             links=np.asarray([(r[0], c) for c, r in enumerate(rows)], dtype=np.int64).reshape(-1, 2),

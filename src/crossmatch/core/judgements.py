@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossmatch.core.arrays import BoolArray, FloatArray, IntArray, frozen, require_finite
+from crossmatch.core.arrays import BoolArray, FloatArray, IntArray, as_whole, frozen, require_finite
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
 
@@ -25,6 +25,8 @@ class Listed:
     grade: FloatArray
 
     def __post_init__(self) -> None:
+        for name in ("query", "start", "item", "grade"):
+            object.__setattr__(self, name, getattr(self, name).view())
         lengths = np.diff(self.start)
         if not len(self.query):
             raise CrossmatchError("no query has a positive, so there is nothing to rank. Check the judgements.")
@@ -67,8 +69,14 @@ class Judgements:
     complete: bool = False
 
     def __post_init__(self) -> None:
-        for name, dtype in (("rows", np.int64), ("columns", np.int64), ("grades", np.float64)):
-            object.__setattr__(self, name, np.array(getattr(self, name), dtype=dtype))
+        for name in ("rows", "columns"):
+            object.__setattr__(self, name, as_whole(getattr(self, name), f"{name} of {self.source!r}"))
+        object.__setattr__(self, "grades", np.array(self.grades, dtype=np.float64))
+        if self.positive <= 0:
+            raise CrossmatchError(
+                f"judgements {self.source!r} call a grade of {self.positive} positive; it must be above zero, or a positive would "
+                "gain nothing. Shift the grades."
+            )
         rows, columns, grades = self.rows, self.columns, self.grades
         if not rows.shape == columns.shape == grades.shape or rows.ndim != 1:
             raise CrossmatchError(
@@ -129,7 +137,10 @@ class Judgements:
 
     def listed(self, direction: str) -> Listed:
         """The judged candidates of every query that has a positive, in direction `i2t` or `t2i`."""
-        query, item = {"i2t": (self.rows, self.columns), "t2i": (self.columns, self.rows)}[direction]
+        sides = {"i2t": (self.rows, self.columns), "t2i": (self.columns, self.rows)}
+        if direction not in sides:
+            raise CrossmatchError(f"image-caption judgements have no direction {direction!r}; they have {' and '.join(sides)}.")
+        query, item = sides[direction]
         order = np.lexsort((item, query))
         query, item, grade = query[order], item[order], self.grades[order]
         has_positive = np.zeros(max(self.shape), dtype=bool)

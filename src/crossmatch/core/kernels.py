@@ -20,8 +20,6 @@ STRIP = 16
 CHUNK = 1024
 # Cells of 16 bits run from -HALF - 1 (below every listed score) to TOP - HALF (above).
 HALF, TOP = 32_767, 65_534
-# The table of cells near a listed score is coarser by this many bits, so that it is quick to clear.
-COARSE = 4
 # Cells for each of many listed scores, and at most: more cells, fewer candidates to look at singly, but a longer table.
 CELLS, MOST_CELLS = 32, 4096
 
@@ -112,41 +110,42 @@ def _plain(x, n, lists):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _above(cell, limit):  # type: ignore[no-untyped-def]
-    above = np.int16(0)  # sums in 16 bits: so this becomes a vector loop of sixteen at a time
+def _above(cell, low, high, near):  # type: ignore[no-untyped-def]
+    """How many cells are above `high`; those from `low` to `high` are marked in `near`."""
+    above, reach = np.int16(0), np.uint16(high - low)  # all in 16 bits: so this becomes a vector loop of sixteen at a time
     for k in range(cell.shape[0]):
-        above = np.int16(above + (cell[k] > limit))
+        above = np.int16(above + (cell[k] > high))
+        near[k] |= np.uint16(cell[k] - low) <= reach
     return np.int64(above)
 
 
 @_jit
-def _coarse(cell):  # type: ignore[no-untyped-def]
-    return np.uint32(np.int32(cell) + np.int32(HALF + 1)) >> np.uint32(COARSE)
-
-
-@_jit
 def _few(x, item0, n, lists, sides, room):  # type: ignore[no-untyped-def]
-    """The same on cells of 16 bits. Candidates in the cells that a margin reaches into are found by a table, and settled."""
-    cell, reached, single = room.cell[: x.shape[0]], room.reached, room.single
+    """The same on cells of 16 bits. Candidates in the cells that a margin reaches into are marked, and then settled."""
+    cell, near, single = room.cell[: x.shape[0]], room.near[: x.shape[0]], room.single
     floor, zoom = lists.floor[n], lists.zoom[n]
     for k in range(x.shape[0]):
         y = min(max((x[k] - floor) * zoom, np.float32(-1)), np.float32(TOP))
         cell[k] = np.int32(y) - np.int32(HALF)
     q, first, last, top = lists.query[n], lists.start[n], lists.start[n + 1], _largest(cell)
-    for c in range(reached.shape[0]):
-        reached[c] = 0
+    if lists.low_cell[first] > top:
+        return
+    near[:] = 0
     for p in range(first, last):
-        high, low = lists.high_cell[p], lists.low_cell[p]
-        if low > top:
+        if lists.low_cell[p] > top:
             last = p  # listed scores ascend: the chunk reaches none of the rest
             break
-        lists.above[p] += _above(cell, high)
-        for c in range(_coarse(low), _coarse(high) + 1):
-            reached[c] = 1
+        lists.above[p] += _above(cell, lists.low_cell[p], lists.high_cell[p], near)
     singles = 0
-    for k in range(x.shape[0]):
-        single[singles] = k
-        singles += reached[_coarse(cell[k])]
+    for begin in range(0, x.shape[0], STRIP):
+        some = near[begin : begin + STRIP]
+        any_near = np.int16(0)
+        for k in range(some.shape[0]):
+            any_near |= some[k]
+        if any_near:
+            for k in range(some.shape[0]):
+                single[singles] = begin + k
+                singles += some[k]
     for j in range(singles):
         k = single[j]
         c, p = cell[k], first
@@ -235,7 +234,7 @@ class _Room(NamedTuple):
 
     sums: NDArray[np.float64]
     cell: NDArray[np.int16]
-    reached: NDArray[np.uint8]
+    near: NDArray[np.int16]
     place: NDArray[np.int32]
     single: NDArray[np.int32]
 
@@ -243,7 +242,7 @@ class _Room(NamedTuple):
 @_jit
 def _room(dimensions, length):  # type: ignore[no-untyped-def]
     return _Room(
-        np.empty(dimensions), np.empty(CHUNK, np.int16), np.empty((1 << 16) >> COARSE, np.uint8),
+        np.empty(dimensions), np.empty(CHUNK, np.int16), np.empty(CHUNK, np.int16),
         np.empty(length, np.int32), np.empty(max(length, CHUNK), np.int32),
     )  # fmt: skip
 

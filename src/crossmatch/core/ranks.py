@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crossmatch.core.arrays import FloatArray, IntArray, frozen
+from crossmatch.core.arrays import FloatArray, IntArray, frozen, require_finite
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Listed
 from crossmatch.core.scores import Matrix
@@ -51,12 +51,27 @@ class Ranks:
             )
         for array in (self.start, self.above, self.size, self.gain, self.gallery, self.depth):
             frozen(array)
+        below = self.above[self.leader] + self.size[self.leader]  # the last rank of each tie group
+        same = np.diff(self.query[self.leader]) == 0
+        apart = (self.above[self.leader][1:] >= below[:-1]) | ~same
+        if (
+            self.above.min() < 0
+            or (below > self.gallery[self.query[self.leader]]).any()
+            or not apart.all()
+            or (self.together > self.size[self.leader]).any()
+        ):
+            raise CrossmatchError(
+                "these ranks cannot be: they count from one to the length of the gallery, and only tied candidates share one."
+            )
 
     @classmethod
     def of(
         cls, ranks: Sequence[Sequence[int]], gallery: int | None = None, gains: Sequence[Sequence[float]] | None = None
     ) -> Ranks:
         """From the ranks of each query's positives, counted from one, without ties."""
+        empty = next((q for q, rs in enumerate(ranks) if not rs), None if ranks else 0)
+        if empty is not None:
+            raise CrossmatchError(f"query {empty} has no positive, so it has no rank. Leave it out of the evaluation.")
         start = np.cumsum([0, *map(len, ranks)])
         flat = [
             (r, g) for q, rs in enumerate(ranks) for r, g in sorted(zip(rs, gains[q] if gains else [1.0] * len(rs), strict=True))
@@ -168,6 +183,7 @@ def rank(scores: ArrayLike, relevance: ArrayLike, ties: str = "expected", positi
     scores, grades = np.asarray(scores), np.asarray(relevance, dtype=np.float64)
     if scores.ndim != 2 or scores.shape != grades.shape:
         raise CrossmatchError(f"scores have shape {scores.shape} and relevance {grades.shape}; two equal matrices were expected.")
+    require_finite(grades, "relevance", "Give 0 to what is not relevant.")
     rows, columns = np.nonzero(grades > positive)
     missing = np.setdiff1d(np.arange(len(scores)), rows)
     if len(missing):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -62,7 +63,7 @@ class Result:
     model: str
     task: str
     system: str
-    options: Mapping[str, str]
+    options: Mapping[str, str]  # those that are not the benchmark's defaults
     rows: tuple[Row, ...]
     parts: Mapping[str, Part]
     seconds: Mapping[str, float]
@@ -84,7 +85,7 @@ class Result:
 
 def save(result: Result, folder: Path) -> Path:
     """Write `folder/<model>/<task>.json` and its `.npz`; the json comes last and by renaming, so no half result is ever seen."""
-    path = folder / file_name(result.model) / f"{result.task}.json"
+    path = result_path(folder, result.model, result.task, result.options)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     heads = {}
@@ -118,16 +119,16 @@ def load(path: Path) -> Result:
         head = json.loads(path.read_text(encoding="utf-8"))
         if head.get("format") != FORMAT:
             raise CrossmatchError(f"{path} has format {head.get('format')}, not {FORMAT}. Evaluate again with this version.")
-        with np.load(path.with_suffix(".npz"), allow_pickle=False) as held:
+        with path.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
         parts = {name: _part(name, about, arrays) for name, about in head["parts"].items()}
         return Result(
             head["model"], head["task"], head["system"], head["options"], tuple(Row(**row) for row in head["rows"]), parts,
             head["seconds"], head["samples"], head["seed"], head["ties"], tuple(head["notes"]),
         )  # fmt: skip
-    except (OSError, json.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, CrossmatchError):
-            raise
+    except CrossmatchError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere inside of zip or json
         raise CrossmatchError(f"{path} is not a result of crossmatch, or is damaged ({error}). Evaluate again.") from None
 
 
@@ -143,13 +144,28 @@ def load_all(folders: list[Path]) -> list[Result]:
     return [load(path) for path in dict.fromkeys(found)]
 
 
-def file_name(model: str) -> str:
-    """A model's name as a folder's name.
+def result_path(folder: Path, model: str, task: str, options: Mapping[str, str]) -> Path:
+    """Where a result is kept: options other than the defaults are part of the name.
 
-    >>> file_name("precomputed:../emb v2.npz")
-    'precomputed-emb-v2.npz'
+    >>> result_path(Path("results"), "random", "diorama/retrieval", {"size": "coco"}).as_posix()
+    'results/random/diorama/retrieval+size=coco.json'
     """
-    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", model.replace("../", "")).strip("-.") or "model"
+    chosen = "".join(f"+{key}={_cleaned(value)}" for key, value in sorted(options.items()))
+    return folder / file_name(model) / f"{task}{chosen}.json"
+
+
+def file_name(model: str) -> str:
+    """A model's name as a folder's name; a name that had to be changed gets a mark of its own, so that no two share a folder.
+
+    >>> file_name("dual"), file_name("precomputed:../emb v2.npz")
+    ('dual', 'precomputed-emb-v2.npz~6a1174')
+    """
+    clean = _cleaned(model)[:80]
+    return clean if clean and clean == model else f"{clean or 'model'}~{hashlib.sha256(model.encode()).hexdigest()[:6]}"
+
+
+def _cleaned(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text.replace("../", "")).strip("-.")
 
 
 def _part(name: str, about: dict[str, Any], arrays: dict[str, Any]) -> Part:

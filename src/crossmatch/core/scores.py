@@ -10,6 +10,7 @@ neighbours in the batch or the machine's matrix product.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +64,8 @@ class Embeddings:
         for side in ("image", "caption"):
             ids = as_ids(getattr(self, f"{side}_ids"), side)
             vectors = _as_vectors(getattr(self, f"{side}_vectors"), ids, side)
-            scale = _inverse_norms(vectors, ids, side) if self.similarity == "cosine" else np.ones(len(ids))
+            squares = _squared_lengths(vectors, ids, side)
+            scale = _inverse_lengths(squares, ids, side) if self.similarity == "cosine" else np.ones(len(ids))
             object.__setattr__(self, f"{side}_ids", ids)
             object.__setattr__(self, f"{side}_vectors", vectors)
             object.__setattr__(self, f"{side}_scale", scale)
@@ -127,7 +129,11 @@ class Matrix:
             raise CrossmatchError(f"scores have dtype {values.dtype}; real numbers were expected.")
         if np.issubdtype(values.dtype, np.floating):
             for at in range(0, len(values), 256):
-                require_finite(values[at : at + 256], "scores", "Look for a division by zero or an overflow in the model.")
+                require_finite(
+                    np.asarray(values[at : at + 256], np.float64),
+                    "scores",
+                    "Look for a division by zero or an overflow in the model.",
+                )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -233,20 +239,37 @@ def _as_vectors(values: ArrayLike, ids: IdArray, side: str) -> NDArray[np.floati
         vectors = vectors.astype(np.float64)
     if vectors.dtype not in (np.float32, np.float64):
         vectors = vectors.astype(np.float32 if vectors.dtype.itemsize < 4 else np.float64)
-    require_finite(vectors, f"{side} embeddings", "Embed again in float32: fp16 overflows above 65,504.")
+    if not vectors.shape[1]:
+        raise CrossmatchError(f"{side} embeddings have shape {vectors.shape}: no dimensions. Store the vectors themselves.")
     return np.ascontiguousarray(vectors)
 
 
-def _inverse_norms(vectors: NDArray[np.floating], ids: IdArray, side: str) -> FloatArray:
-    # Blocks of 128 rows or so: their products stay in the cache.
-    squares = np.concatenate([exact_dot(v, v) for v in np.array_split(vectors, max(1, len(vectors) // 128))])
+def _squared_lengths(vectors: NDArray[np.floating], ids: IdArray, side: str) -> FloatArray:
+    """|v|² of each row. A NaN or infinity anywhere in a row shows in its square, so one pass checks everything."""
+    parts = np.array_split(vectors, max(1, len(vectors) // 128))  # blocks whose products stay in the cache
+    with ThreadPoolExecutor() as pool:
+        squares = np.concatenate(list(pool.map(_quiet_squares, parts)))
+    bad = ~np.isfinite(squares)
+    vanished = np.flatnonzero(squares < np.finfo(np.float64).tiny)
+    bad[vanished] = vectors[vanished].any(axis=1)
+    if bad.any():
+        require_finite(vectors, f"{side} embeddings", "Embed again in float32: fp16 overflows above 65,504.")
+        first = str(ids[bad.argmax()])
+        raise CrossmatchError(f"the embedding of {side} {first!r} is too long or too short to square in float64. Scale it.")
+    return squares
+
+
+def _quiet_squares(part: NDArray[np.floating]) -> FloatArray:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # each thread has its own state
+        return exact_dot(part, part)
+
+
+def _inverse_lengths(squares: FloatArray, ids: IdArray, side: str) -> FloatArray:
     if not squares.all():
         raise CrossmatchError(
             f"the embedding of {side} {str(ids[squares.argmin()])!r} is all zeros, which has no cosine. "
             "Embed it again, or store similarity='dot'."
         )
-    if not np.isfinite(squares).all():
-        raise CrossmatchError(f"the embedding of {side} {str(ids[squares.argmax()])!r} is too long to square. Scale it down.")
     inverse: FloatArray = 1.0 / np.sqrt(squares)
     frozen(inverse)
     return inverse

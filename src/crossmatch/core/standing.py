@@ -19,8 +19,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +35,8 @@ from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix, Run
 
 ROUNDING = 2.0**-24  # unit roundoff of float32
-TILE = 12_000_000  # scores in a tile: 48 MB of float32
+TILE = 63_000_000  # scores in a tile that threads share: 252 MB of float32. Large tiles keep product and threads busy
+OWN_TILE = 2_000_000  # scores in a tile of one thread: 8 MB, which a cache still holds when the product is done
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ def stand(
     scores: Embeddings | Matrix | Run,
     wanted: Mapping[str, Listed],
     *,
-    tile: int = TILE,
+    tile: int | None = None,
     threads: int | None = None,
     compiled: bool | None = None,
 ) -> dict[str, Standing]:
@@ -72,14 +74,20 @@ def stand(
         compiled = scores.shape[0] * scores.shape[1] > 2_000_000 and _kernels() is not None
     workers = threads or len(os.sched_getaffinity(0))
     count = _count_compiled if compiled else _count_numpy
+    blas = _blas() if compiled and isinstance(scores, Embeddings) else None
     with ThreadPoolExecutor(workers) as pool:
         jobs = {key: _prepare(scores, key, listed, compiled, pool) for key, listed in wanted.items()}
-        for row0, column0, block in _tiles(scores, tile, pool):
-            for job in jobs.values():
-                count(job, block, row0, column0, pool, workers)
+        if blas is not None and isinstance(scores, Embeddings):
+            with blas.limit(limits=1):
+                _sweep_apart(scores, list(jobs.values()), tile or OWN_TILE, pool, workers)
+        else:
+            for row0, column0, block in _tiles(scores, tile or TILE, pool):
+                for job in jobs.values():
+                    count(job, block, row0, column0, pool, workers)
     return {key: job.standing(scores.shape) for key, job in jobs.items()}
 
 
+_SIDES = ("image", "caption")
 _Vectors = tuple[Any, Any, Any, Any]  # of the queries and their scale, of the candidates and theirs
 
 
@@ -106,6 +114,10 @@ class _Job:
         gallery = shape[1] if self.rows else shape[0]
         return Standing(self.listed, above, size, np.full(len(self.listed.query), gallery, dtype=np.int64), gallery)
 
+    def recount(self) -> _Job:
+        """The same list with counters of its own, from zero."""
+        return replace(self, above=np.zeros_like(self.above), size=np.zeros_like(self.size))
+
     @cached_property
     def lists(self) -> tuple[Any, ...]:
         """The fields of `kernels.Lists`: with cells of 16 bits from each query's lowest listed score to its highest.
@@ -114,10 +126,12 @@ class _Job:
         lower cell than a bound is below the bound, whatever the rounding.
         """
         start, count = self.listed.start, self.listed.count
-        floor, ceiling = self.low[start[:-1]], self.high[start[1:] - 1]
+        # Scores of a matrix are compared as they are; their cells are never read, and could overflow.
+        high, low = (self.high, self.low) if self.rounded else (np.zeros_like(self.high), np.zeros_like(self.low))
+        floor, ceiling = low[start[:-1]], high[start[1:] - 1]
         zoom = (65_000 / np.maximum(ceiling.astype(np.float64) - floor, 1e-26)).astype(floor.dtype)
         cells = []
-        for bound in (self.high, self.low):
+        for bound in (high, low):
             at = np.clip((bound - np.repeat(floor, count)) * np.repeat(zoom, count), -1, 65_534)  # kernels.TOP
             cells.append((at.astype(np.int32) - 32_767).astype(np.int16))  # kernels.HALF
         return (
@@ -177,21 +191,62 @@ def _parts(first: int, last: int, step: int) -> list[tuple[int, int]]:
     return [(at, min(at + step, last)) for at in range(first, last, step)]
 
 
-def _tiles(scores: Embeddings | Matrix, size: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
-    """Tiles of the matrix, about twice as wide as high, each with the position of its corner. A tile lives until the next."""
-    n_rows, n_columns = scores.shape
+def _sweep_apart(scores: Embeddings, jobs: list[_Job], size: int, pool: ThreadPoolExecutor, workers: int) -> None:
+    """Each thread multiplies and counts tiles of its own, with counters of its own: none waits for another.
+
+    BLAS must be held to one thread here. Its own threads spin for a while after every product, on the cores that count.
+    """
+    kernels = _kernels_needed()
+    image, caption = (_scaled(scores, side, pool) for side in _SIDES)
+    desks: SimpleQueue[tuple[_Product, list[_Job]]] = SimpleQueue()  # what a thread takes for one tile, and puts back
+    for at in range(workers):
+        desks.put((_Product(image, caption), jobs if at == 0 else [job.recount() for job in jobs]))
+
+    def sweep(corner: tuple[slice, slice]) -> None:
+        desk = desks.get()
+        block = desk[0](*corner)
+        for job in desk[1]:
+            tally = kernels.tally_rows if job.rows else kernels.tally_columns
+            tally(
+                block,
+                corner[0].start,
+                corner[1].start,
+                *job.span(corner[0].start, corner[1].start, block),
+                kernels.Lists(*job.lists),
+                kernels.Sides(*job.vectors),
+            )
+        desks.put(desk)
+
+    corners = _corners(scores.shape, size)
+    for _ in zip(track(corners, "ranking"), pool.map(sweep, corners), strict=True):
+        pass
+    for _ in range(workers):
+        for job, own in zip(jobs, desks.get()[1], strict=True):
+            if own is not job:
+                job.above += own.above
+                job.size += own.size
+
+
+def _corners(shape: tuple[int, int], size: int) -> list[tuple[slice, slice]]:
+    """The rows and columns of each tile: about twice as wide as high."""
+    n_rows, n_columns = shape
     height = max(1, min(n_rows, round((size / 2) ** 0.5)))
     width = _even(n_columns, size // height)
     height = _even(n_rows, size // width)
-    corners = [(r, c) for r in range(0, n_rows, height) for c in range(0, n_columns, width)]
-    product = _product(scores, pool) if isinstance(scores, Embeddings) else None
-    for r, c in track(corners, "ranking"):
+    rows, columns = _parts(0, n_rows, height), _parts(0, n_columns, width)
+    return [(slice(*r), slice(*c)) for r in rows for c in columns]
+
+
+def _tiles(scores: Embeddings | Matrix, size: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, NDArray[np.floating]]]:
+    """Tiles of the matrix, each with the position of its corner. A tile lives until the next."""
+    product = _Product(*(_scaled(scores, side, pool) for side in _SIDES)) if isinstance(scores, Embeddings) else None
+    for rows, columns in track(_corners(scores.shape, size), "ranking"):
         if product is not None:
-            yield r, c, product(slice(r, r + height), slice(c, c + width))
+            yield rows.start, columns.start, product(rows, columns)
         else:
             assert isinstance(scores, Matrix)
-            values = scores.values[r : r + height, c : c + width]
-            yield r, c, np.ascontiguousarray(values, dtype=_tile_dtype(values.dtype))
+            values = scores.values[rows, columns]
+            yield rows.start, columns.start, np.ascontiguousarray(values, dtype=_tile_dtype(values.dtype))
 
 
 def _even(length: int, most: int) -> int:
@@ -200,22 +255,22 @@ def _even(length: int, most: int) -> int:
     return -(-length // -(-length // most))
 
 
-def _product(scores: Embeddings, pool: ThreadPoolExecutor) -> Callable[[slice, slice], NDArray[np.floating]]:
-    """Products in float32 of the unit vectors (of the vectors scaled by a power of two, for the dot product)."""
-    image, caption = (_scaled(scores, side, pool) for side in ("image", "caption"))
-    memory = np.empty(0, dtype=np.float32)  # of the tiles, which take turns: fresh pages would cost a tenth of the product
+class _Product:
+    """Products in float32 of the vectors that `_scaled` made. A tile lives until the next: fresh pages would cost a tenth more."""
 
-    def product(rows: slice, columns: slice) -> NDArray[np.floating]:
-        nonlocal memory
-        a, b = image[rows], caption[columns]
-        if len(memory) < len(a) * len(b):
-            memory = np.empty(len(a) * len(b), dtype=np.float32)
-        return np.matmul(a, b.T, out=memory[: len(a) * len(b)].reshape(len(a), len(b)))
+    def __init__(self, image: NDArray[np.float32], caption: NDArray[np.float32]) -> None:
+        self._image, self._caption = image, caption
+        self._memory = np.empty(0, dtype=np.float32)
 
-    return product
+    def __call__(self, rows: slice, columns: slice) -> NDArray[np.floating]:
+        a, b = self._image[rows], self._caption[columns]
+        if len(self._memory) < len(a) * len(b):
+            self._memory = np.empty(len(a) * len(b), dtype=np.float32)
+        return np.matmul(a, b.T, out=self._memory[: len(a) * len(b)].reshape(len(a), len(b)))
 
 
 def _scaled(scores: Embeddings, side: str, pool: ThreadPoolExecutor) -> NDArray[np.float32]:
+    """The unit vectors in float32 (the vectors scaled by a power of two, for the dot product)."""
     vectors: NDArray[np.floating] = getattr(scores, f"{side}_vectors")
     factor = getattr(scores, f"{side}_scale")[:, None] * _longest(scores, side)
     out = np.empty(vectors.shape, dtype=np.float32)
@@ -276,12 +331,31 @@ def _kernels() -> ModuleType | None:
     return kernels
 
 
-def _count_compiled(
-    job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int
-) -> None:
+def _kernels_needed() -> ModuleType:
     kernels = _kernels()
     if kernels is None:
         raise CrossmatchError("the compiled path needs numba. Install it with: pip install 'crossmatch[fast]'")
+    return kernels
+
+
+@cache
+def _blas() -> Any:
+    """Control over the threads of BLAS, where threadpoolctl is installed and BLAS is the OpenBLAS of NumPy's wheels.
+
+    One built on OpenMP would not do: there the limit holds only for the thread that sets it.
+    """
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    found = ThreadpoolController().select(internal_api="openblas", threading_layer="pthreads")
+    return found if len(found) else None
+
+
+def _count_compiled(
+    job: _Job, block: NDArray[np.floating], row0: int, column0: int, pool: ThreadPoolExecutor, workers: int
+) -> None:
+    kernels = _kernels_needed()
     tally = kernels.tally_rows if job.rows else kernels.tally_columns
     lists, sides = kernels.Lists(*job.lists), kernels.Sides(*job.vectors)
     n0, n1 = job.span(row0, column0, block)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Trials:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
         for name in ("images", "captions", "categories"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.str_))
+            object.__setattr__(self, name, _as_texts(getattr(self, name), name, self.ids))
         n = len(self.ids)
         if self.images.ndim != 2 or self.captions.ndim != 2 or len(self.images) != n or len(self.captions) != n:
             raise CrossmatchError(
@@ -55,6 +55,26 @@ class Trials:
 
     def __repr__(self) -> str:
         return f"Trials({len(self.ids):,} of {self.shape[1]} images x {self.shape[0]} captions)"
+
+
+def _as_texts(values: object, what: str, ids: IdArray) -> np.ndarray[Any, np.dtype[np.str_]]:
+    try:
+        given = np.array(values)
+    except ValueError:
+        raise CrossmatchError(
+            f"the {what} of the trials differ in number; the same I and C for every trial were expected. Split them up."
+        ) from None
+    blank = [
+        n for n, row in enumerate(given.tolist()) for text in (row if isinstance(row, list) else [row]) if not _is_text(text, what)
+    ]
+    if blank:
+        raise CrossmatchError(f"trial {str(ids[blank[0]])!r} has something else than a text among its {what}. Mend it.")
+    return given.astype(np.str_)
+
+
+def _is_text(value: object, what: str) -> bool:
+    """Ids may be numbers; captions are texts that say something; a category may be empty."""
+    return isinstance(value, str | int) if what != "captions" else isinstance(value, str) and bool(value.strip())
 
 
 @dataclass(frozen=True, eq=False)

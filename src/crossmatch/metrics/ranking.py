@@ -132,6 +132,7 @@ def ndcg_at(ranks: Ranks, k: int) -> FloatArray:
     >>> ndcg_at(Ranks.of([[1, 3]]), 10).round(4)    # (1 + 1/2) / (1 + 1/log2(3))
     array([0.9197])
     """
+    k = min(k, int(ranks.gallery.max()))
     size, above = ranks.size[ranks.leader], ranks.above[ranks.leader]
     discount = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
     gained = discount[np.minimum(above + size, k)] - discount[np.minimum(above, k)]

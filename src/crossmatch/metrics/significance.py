@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +45,23 @@ class Draws:
 
     def __iter__(self) -> Iterator[FloatArray]:
         """Blocks of shape (replicates, clusters)."""
+        return iter(_kept(self)) if self.samples <= CHUNK else self._made()
+
+    def _made(self) -> Iterator[FloatArray]:
         rng = np.random.default_rng(self.seed)
         for at in range(0, self.samples, CHUNK):
             n = self.clusters
             yield rng.multinomial(n, np.full(n, 1 / n), size=min(CHUNK, self.samples - at)).astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _kept_draws(clusters: int, samples: int, seed: int) -> tuple[FloatArray, ...]:
+    """The same draws serve all metrics of a part, and both directions of a collection."""
+    return tuple(Draws(np.zeros(0, np.int64), clusters, samples, seed)._made())
+
+
+def _kept(draws: Draws) -> tuple[FloatArray, ...]:
+    return _kept_draws(draws.clusters, draws.samples, draws.seed)
 
 
 def replicates(metric: Metric, values: FloatArray, draws: Draws, ranks: Ranks | None = None) -> FloatArray:

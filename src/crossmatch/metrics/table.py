@@ -81,6 +81,8 @@ def _to_first(ranks: Ranks) -> IntArray:
     return np.where(best < ranks.depth, np.minimum(best + 1, ranks.depth), ranks.gallery)
 
 
+LARGEST_K = 10**9
+
 FAMILIES = (
     Metric("hit@k", "any positive among the first k", "retrieval", ranking.hit_at, 1.0, "karpathy2015deep, sec. 4.2",
            label="R@k", at=(1, 5, 10)),
@@ -126,7 +128,7 @@ def metric(name: str) -> Metric:
     stem, at, k = name.partition("@")
     family = next((f for f in FAMILIES if f.at and f.name == f"{stem}@k"), None)
     if at and family is not None and k.isdecimal():
-        if int(k) < 1:
-            raise WrongWords(f"{name} has no meaning: k counts from one.")
+        if not 1 <= int(k) <= LARGEST_K:
+            raise WrongWords(f"{name:.40} has no meaning: k counts from one to a billion.")
         return family.with_k(int(k))
     return METRICS[name]

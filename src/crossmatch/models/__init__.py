@@ -33,6 +33,8 @@ def _random(rest: str) -> object:
 def _oracle(rest: str) -> object:
     from crossmatch.models.reference import Oracle
 
+    if rest:
+        raise WrongWords(f"oracle:{rest} has no meaning; the oracle takes no argument. Say oracle.")
     return Oracle()
 
 
@@ -49,6 +51,8 @@ def _dual(rest: str) -> object:
 
     if not rest:
         raise WrongWords("dual needs the folder of a trained model, as in dual:runs/dual")
+    if not (Path(rest) / "model.json").is_file():
+        raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train dual -o {rest}")
     return load(Path(rest))
 
 

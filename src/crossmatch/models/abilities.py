@@ -112,40 +112,54 @@ def _ask(model: object, collection: Collection, batch: int) -> Embeddings | Matr
 
 
 def _batches(embed: Callable[[range], ArrayLike], n: int, batch: int, label: str) -> NDArray[Any]:
-    parts = []
+    parts: list[NDArray[Any]] = []
     for at in track(range(0, n, batch), label):
-        part = np.asarray(embed(range(at, min(at + batch, n))))
+        part = _array(embed(range(at, min(at + batch, n))), label)
         expected = min(batch, n - at)
         if part.ndim != 2 or len(part) != expected:
             raise CrossmatchError(
                 f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected."
             )
+        if parts and part.shape[1] != parts[0].shape[1]:
+            raise CrossmatchError(
+                f"{label}: {parts[0].shape[1]} dimensions in one batch and {part.shape[1]} in another. Give all as many."
+            )
         parts.append(part)
     return np.concatenate(parts)
+
+
+def _array(values: ArrayLike, label: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise CrossmatchError(f"{label}: the rows differ in length. Give an array with as many numbers in each.") from None
 
 
 def _score_all(score: Callable[..., ArrayLike], collection: Collection, batch: int) -> Matrix:
     """Every image with every caption, image block by image block; a large matrix goes to disk."""
     shape = collection.shape
-    values: NDArray[Any] | None = None
+    values = _room(shape, np.dtype(np.float32))
     texts = list(collection.captions)
     for at in track(range(0, shape[0], batch), "scoring"):
         rows = range(at, min(at + batch, shape[0]))
         images = collection.images(rows)
         for start in range(0, shape[1], 8 * batch):
-            part = np.asarray(score(images, texts[start : start + 8 * batch]))
+            part = _array(score(images, texts[start : start + 8 * batch]), "scoring")
             expected = (len(rows), len(texts[start : start + 8 * batch]))
             if part.shape != expected:
                 raise CrossmatchError(f"score(images, texts) gave shape {part.shape}; {expected} (images x texts) was expected.")
-            if values is None:
-                dtype = part.dtype if part.dtype in (np.float32, np.float16) else np.dtype(np.float64)
-                values = _room(shape, dtype)
+            if part.dtype.kind not in "fiub":
+                raise CrossmatchError(f"score(images, texts) gave {part.dtype}; real numbers were expected.")
+            if values.dtype == np.float32 and not np.can_cast(part.dtype, np.float32, "safe"):
+                wide = _room(shape, np.dtype(np.float64))
+                wide[:] = values
+                values = wide
             values[at : at + len(rows), start : start + expected[1]] = part
-    assert values is not None
     return Matrix(collection.image_ids, collection.caption_ids, values)
 
 
 def _room(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
     if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
-        return np.empty(shape, dtype)
-    return np.memmap(tempfile.TemporaryFile(prefix="crossmatch-scores-"), dtype=dtype, shape=shape)
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile(prefix="crossmatch-scores-") as file:  # the map outlives the handle
+        return np.memmap(file, dtype=dtype, shape=shape)

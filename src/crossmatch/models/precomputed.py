@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import re
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,16 +54,23 @@ def read(path: Path) -> Scores | TrialScores | TrialChoices:
         raise CrossmatchError(f"files that end in {path.suffix!r} are not understood; use one of {', '.join(READERS)}.")
     try:
         return reader(path)
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise CrossmatchError(f"the file cannot be read as {path.suffix} ({error}). Write it again.") from None
+    except CrossmatchError:
+        raise
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise CrossmatchError(f"the file cannot be read as {path.suffix} ({error}). Write it again.") from None
+        raise CrossmatchError("an array in it holds Python objects. Store plain numbers and strings, not objects.") from None
+    except Exception as error:  # a damaged file can fail anywhere inside of zip, csv or json
+        raise CrossmatchError(
+            f"the file cannot be read as {path.suffix} ({error or type(error).__name__}). Write it again."
+        ) from None
 
 
 def read_npz(path: Path) -> Embeddings | Matrix:
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
-    except ValueError as error:
-        raise CrossmatchError(f"an array in it cannot be loaded ({error}). Store plain numbers and strings, not objects.") from None
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    if set(EMBEDDINGS) | set(MATRIX) <= arrays.keys():
+        raise CrossmatchError("it holds both embeddings and scores. Keep one of them, so that it is clear which is evaluated.")
     if set(EMBEDDINGS) <= arrays.keys():
         images, captions = (arrays[EMBEDDINGS[0]], arrays[EMBEDDINGS[1]]), (arrays[EMBEDDINGS[2]], arrays[EMBEDDINGS[3]])
         return Embeddings(*images, *captions, str(arrays.get("similarity", "cosine")))
@@ -76,7 +82,7 @@ def read_npz(path: Path) -> Embeddings | Matrix:
 def read_trec(path: Path) -> Run:
     """Lines of `query Q0 item rank score tag`."""
     queries, items, scores, tag = [], [], [], "run"
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         words = line.split()
         if not words:
             continue
@@ -97,26 +103,30 @@ def read_trec(path: Path) -> Run:
 def read_trials(path: Path) -> TrialScores:
     """A csv with `trial_id` and a column `s_c<caption>_i<image>` for each pair."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    names = list(rows[0]) if rows else []
-    cells = {name: tuple(map(int, match.groups())) for name in names if name and (match := COLUMN.fullmatch(name))}
+        names, *rows = [row for row in csv.reader(file) if row] or [[]]
+    cells = {n: tuple(map(int, match.groups())) for n, name in enumerate(names) if (match := COLUMN.fullmatch(name))}
     if "trial_id" not in names or not cells:
-        raise CrossmatchError(
-            f"it has the columns {', '.join(map(str, names)) or '(none)'}; expected trial_id, s_c0_i0, s_c0_i1, …"
-        )
+        raise CrossmatchError(f"it has the columns {', '.join(names) or '(none)'}; expected trial_id, s_c0_i0, s_c0_i1, …")
+    if not rows:
+        raise CrossmatchError("it has a head but no rows. Write one row per trial.")
+    if len(set(names)) < len(names) or len(set(cells.values())) < len(cells):
+        raise CrossmatchError(f"a column is there twice among {', '.join(names)}. Keep one of them.")
     shape = tuple(max(cell[axis] for cell in cells.values()) + 1 for axis in (0, 1))
     if len(cells) != shape[0] * shape[1]:
         raise CrossmatchError(
             f"{len(cells)} score columns do not fill {shape[0]} captions x {shape[1]} images. Add the missing ones."
         )
-    values = np.empty((len(rows), *shape))
+    key = names.index("trial_id")
+    values = np.full((len(rows), *shape), np.nan)
     for n, row in enumerate(rows):
-        for name, cell in cells.items():
+        if len(row) != len(names):
+            raise CrossmatchError(f"row {n + 1} has {len(row)} cells under {len(names)} columns. Decimal commas? Write points.")
+        for at, cell in cells.items():
             try:
-                values[n, *cell] = float(row[name])
-            except (TypeError, ValueError):
-                raise CrossmatchError(f"trial {row['trial_id']!r} has {name} = {row[name]!r}, which is not a number.") from None
-    return TrialScores(np.asarray([row["trial_id"] for row in rows]), values)
+                values[n, *cell] = float(row[at])
+            except ValueError:
+                raise CrossmatchError(f"trial {row[key]!r} has {names[at]} = {row[at]!r}, which is not a number.") from None
+    return TrialScores(np.asarray([row[key] for row in rows]), values)
 
 
 def read_bison(path: Path) -> TrialChoices:

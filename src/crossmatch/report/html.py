@@ -10,7 +10,7 @@ from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.report import plots
-from crossmatch.report.tables import results_table
+from crossmatch.report.tables import by_task, results_table
 
 NAMES = {"i2t": "Captions for an image", "t2i": "Images for a caption"}
 
@@ -31,7 +31,7 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
             "figures": _figures(mine),
             "signatures": [*(r.system for r in mine), *dict.fromkeys(row.signature for r in mine for row in r.rows)],
         }
-        for table, mine in zip(results_table(results), _by_task(results), strict=True)
+        for table, mine in zip(results_table(results), by_task(results), strict=True)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -41,25 +41,18 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
     return path
 
 
-def _by_task(results: Sequence[Result]) -> list[list[Result]]:
-    return [[r for r in results if r.task == task] for task in dict.fromkeys(r.task for r in results)]
-
-
 def _figures(results: list[Result]) -> list[tuple[str, str, str]]:
     parts = dict.fromkeys(name for r in results for name, part in r.parts.items() if isinstance(part.evidence, Standing))
     figures = []
     for direction in dict.fromkeys(name.partition("/")[0] for name in parts):
         title = NAMES.get(direction, direction)
-        two = any(name.startswith(f"{direction}/") for name in parts)
-        judged = " Open circle: by the original links; full circle: by the truth." if two else ""
-        figures.append((f"{title} ({direction})", f"Each metric with its 95 % interval; the grey tick is chance.{judged}",
-                        plots.links_against_truth(results, direction)))  # fmt: skip
-        dashes = " Dashed: by the original links; solid: by the truth." if two else ""
-        figures.append(
-            (
-                f"{title}: hits by depth",
-                f"How soon something right turns up.{dashes}",
-                plots.hits_by_depth(results, direction),
-            )
-        )
+        sets = [name.partition("/")[2] for name in parts if name.partition("/")[0] == direction]
+        percent = any(row.unit == "%" for r in results for row in r.rows)
+        circles = f" Open circle: by {sets[0]}; full circle: by {sets[1]}." if len(sets) == 2 else ""
+        dashes = f" Dashed: by {sets[0]}; solid: by {sets[1]}." if len(sets) == 2 else ""
+        if percent:
+            about = f"Each metric with its 95 % interval; the grey tick is chance.{circles}"
+            figures.append((f"{title} ({direction})", about, plots.by_metric(results, direction)))
+        about = f"How soon something right turns up.{dashes}"
+        figures.append((f"{title}: hits by depth", about, plots.hits_by_depth(results, direction)))
     return figures

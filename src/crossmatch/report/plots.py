@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,16 +16,35 @@ from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.metrics.ranking import hit_at
 from crossmatch.metrics.table import metric
+from crossmatch.report.tables import labels
 from crossmatch.run import ranks_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # okabe2008color: told apart by everyone
+FILLED = (False, True, True)  # the circle of the first set of judgements is open
+DASHES = ("--", "-", ":", "-.")
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": "#e6e6e6", "axes.axisbelow": True, "svg.hashsalt": "crossmatch", "svg.fonttype": "none",
+    "grid.color": "#e6e6e6", "axes.axisbelow": True, "svg.hashsalt": "crossmatch", "svg.fonttype": "none", "text.parse_math": False,
 }  # fmt: skip
 
 
-def links_against_truth(results: Sequence[Result], direction: str) -> str:
+def _styled(draw: Callable[[Sequence[Result], str], str]) -> Callable[[Sequence[Result], str], str]:
+    """Draw under our style from beginning to end, whatever the user's own settings are."""
+
+    @wraps(draw)
+    def styled(results: Sequence[Result], direction: str) -> str:
+        try:
+            import matplotlib
+        except ImportError:
+            raise MissingDependency("matplotlib", "report") from None
+        with matplotlib.rc_context(STYLE):
+            return draw(results, direction)
+
+    return styled
+
+
+@_styled
+def by_metric(results: Sequence[Result], direction: str) -> str:
     """For each model and metric a line from its value by one set of judgements to its value by the other, with intervals."""
     sets = _sets(results)
     names = [m for m in dict.fromkeys(r.metric for x in results for r in x.rows) if metric(m).unit == "%"]
@@ -32,7 +54,7 @@ def links_against_truth(results: Sequence[Result], direction: str) -> str:
         colour = COLOURS[results.index(result) % len(COLOURS)]
         rows = [row for judged in sets for row in result.rows if row.part == _part(direction, judged) and row.metric == name]
         axes.plot([row.value for row in rows], [y] * len(rows), color=colour, lw=1.5, alpha=0.45, zorder=2)
-        for row, filled in zip(rows, (False, True), strict=False):
+        for row, filled in zip(rows, FILLED, strict=False):
             error = [[max(0.0, row.value - row.low)], [max(0.0, row.high - row.value)]]
             axes.errorbar(row.value, y, xerr=error, fmt="o", ms=6, color=colour, mfc=colour if filled else "white", lw=1, zorder=3)
         if rows:
@@ -44,26 +66,27 @@ def links_against_truth(results: Sequence[Result], direction: str) -> str:
     axes.set_xlim(-2, 102)
     axes.set_xlabel("percent")
     axes.grid(axis="y", visible=False)
-    handles = [_handle(COLOURS[n % len(COLOURS)], r.model, True) for n, r in enumerate(results)]
+    handles = [_handle(COLOURS[n % len(COLOURS)], name, True) for n, name in enumerate(_short(results))]
     if len(sets) > 1:
-        handles += [_handle("#555555", f"by {sets[0]}", False), _handle("#555555", f"by {sets[1]}", True)]
+        handles += [_handle("#555555", f"by {judged}", filled) for judged, filled in zip(sets, FILLED, strict=False)]
     axes.legend(handles=handles, ncols=len(handles), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return _svg(figure)
 
 
+@_styled
 def hits_by_depth(results: Sequence[Result], direction: str) -> str:
     """Share of the queries with a positive among the first k, for every k: the whole curve of which R@1, R@5, R@10 are points."""
     figure, axes = _figure(9.0, 3.6)
     sets = _sets(results)
     for n, result in enumerate(results):
-        for judged, dash in zip(sets, ("--", "-"), strict=False):
+        for judged, dash in zip(sets, cycle(DASHES), strict=False):
             part = result.parts.get(_part(direction, judged))
             if part is None or not isinstance(part.evidence, Standing):
                 continue
             ranks = ranks_of(part, result.ties)
             depth = int(ranks.depth.min())
             ks = np.unique(np.geomspace(1, depth, 60).round().astype(int))
-            label = f"{result.model}, by {judged}" if judged else result.model
+            label = f"{_short(results)[n]}, by {judged}" if judged else _short(results)[n]
             axes.plot(ks, [100 * hit_at(ranks, int(k)).mean() for k in ks], dash, color=COLOURS[n % len(COLOURS)], label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -72,6 +95,11 @@ def hits_by_depth(results: Sequence[Result], direction: str) -> str:
     axes.set_ylabel("queries with a hit, percent")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return _svg(figure)
+
+
+def _short(results: Sequence[Result]) -> list[str]:
+    """Names that fit a legend; the table has them in full."""
+    return [name if len(name) <= 32 else f"{name[:31]}…" for name in labels(results)]
 
 
 def _sets(results: Sequence[Result]) -> list[str]:
@@ -83,14 +111,10 @@ def _part(direction: str, judged: str) -> str:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependency("matplotlib", "report") from None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        return figure, figure.add_subplot()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
 
 
 def _handle(colour: str, label: str, filled: bool) -> Any:
@@ -100,9 +124,8 @@ def _handle(colour: str, label: str, filled: bool) -> Any:
 
 
 def _svg(figure: Any) -> str:
-    import matplotlib
-
     out = io.StringIO()
-    with matplotlib.rc_context(STYLE):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # text stays text in the svg: the browser has the glyphs
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()[out.getvalue().index("<svg") :]

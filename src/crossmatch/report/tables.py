@@ -23,34 +23,48 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+def by_task(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that may share a table: the same task with the same options."""
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.task, *(f"{k} {v}" for k, v in sorted(result.options.items()))), []).append(result)
+    return list(groups.values())
+
+
 def results_table(results: Sequence[Result]) -> list[Table]:
     """One table per task: a row for each direction and metric, a column for each model and set of judgements."""
-    return [_task_table([r for r in results if r.task == task]) for task in dict.fromkeys(r.task for r in results)]
+    return [_task_table(group) for group in by_task(results)]
 
 
 def _task_table(results: list[Result]) -> Table:
-    cells = {(r.model, _split(row)): row for r in results for row in r.rows}
+    cells = {(n, *_split(row)): row for n, result in enumerate(results) for row in result.rows}
     lines = list(dict.fromkeys((_split(row)[0], row.metric) for r in results for row in r.rows))
-    columns = list(dict.fromkeys((r.model, _split(row)[1]) for r in results for row in r.rows))
+    columns = list(dict.fromkeys((n, _split(row)[1]) for n, r in enumerate(results) for row in r.rows))
     sets = list(dict.fromkeys(judged for _, judged in columns))
-
-    def cell(model: str, direction: str, judged: str, name: str) -> Row | None:
-        return cells.get((model, (direction, judged, name)))
-
     body = []
-    for n, (direction, name) in enumerate(lines):
-        found = [cell(model, direction, judged, name) for model, judged in columns]
-        chance = [next((r for model, _ in columns if (r := cell(model, direction, judged, name))), None) for judged in sets]
-        first = n == 0 or lines[n - 1][0] != direction
+    for at, (direction, name) in enumerate(lines):
+        found = [cells.get((n, direction, judged, name)) for n, judged in columns]
+        chance = [next((row for (_, j), row in zip(columns, found, strict=True) if j == judged and row), None) for judged in sets]
         body.append((
-            direction if first else "", metric(name).label or name,
+            direction if at == 0 or lines[at - 1][0] != direction else "", metric(name).label or name,
             *(value_with_error(row) if row else NONE for row in found),
             *(_number(row.chance, row.unit) if row else NONE for row in chance),
         ))  # fmt: skip
-    names = ["", "", *(m if n == 0 or columns[n - 1][0] != m else "" for n, (m, _) in enumerate(columns)), "chance"]
-    names += [""] * (len(sets) - 1)
-    head = (tuple(names),) if sets == [""] else (tuple(names), ("", "", *(j for _, j in columns), *sets))
+    names = labels(results)
+    upper = ["", "", *(names[n] if at == 0 or columns[at - 1][0] != n else "" for at, (n, _) in enumerate(columns)), "chance"]
+    upper += [""] * (len(sets) - 1)
+    head = (tuple(upper),) if sets == [""] else (tuple(upper), ("", "", *(j for _, j in columns), *sets))
     return Table(_title(results), head, tuple(body), 2, _notes(results))
+
+
+def labels(results: Sequence[Result]) -> list[str]:
+    """The models' names; a name that comes again is numbered."""
+    seen: dict[str, int] = {}
+    out = []
+    for result in results:
+        seen[result.model] = seen.get(result.model, 0) + 1
+        out.append(result.model if seen[result.model] == 1 else f"{result.model} ({seen[result.model]})")
+    return out
 
 
 def _split(row: Row) -> tuple[str, str, str]:
@@ -59,8 +73,7 @@ def _split(row: Row) -> tuple[str, str, str]:
 
 
 def _title(results: list[Result]) -> str:
-    options = {k: v for k, v in results[0].options.items() if v != "default"}
-    return " · ".join([results[0].task, *(f"{k} {v}" for k, v in options.items())])
+    return " · ".join([results[0].task, *(f"{k} {v}" for k, v in results[0].options.items())])
 
 
 def _notes(results: list[Result]) -> tuple[str, ...]:

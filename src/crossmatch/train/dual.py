@@ -42,7 +42,7 @@ class DualRecipe:
 
     images: int = 10_000
     validation: int = 1_000
-    epochs: int = 4
+    epochs: int = 3
     seed: int = 0
     pixels: int = 64
     width: int = 12

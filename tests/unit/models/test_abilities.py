@@ -1,5 +1,7 @@
 """Plain objects as models: what they can do is found, asked for in batches, and checked."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -202,14 +204,21 @@ def test_large_scores_go_to_disk_and_come_back(monkeypatch):
     said = scores_of(same, DATA, batch=2)
     assert isinstance(said.values, np.memmap)
     assert np.array_equal(said.values, same(*everything()))
+    gc.collect()  # a file left open would be noticed here
 
 
 @pytest.mark.parametrize("model", [Dual(), same], ids=["dual", "function"])
 def test_trials_ask_each_pair_and_put_captions_in_rows(model):
     said = trial_scores_of(model, PAIRS, batch=2)
-    slow = [[[float(number(c) == number(i)) for i in images] for c in captions] for images, captions in zip(PAIRS.images, PAIRS.captions, strict=True)]
+    slow = [
+        [[float(number(c) == number(i)) for i in images] for c in captions]
+        for images, captions in zip(PAIRS.images, PAIRS.captions, strict=True)
+    ]
     if model is same:
-        slow = [[[s + 0.01 * number(i) for s, i in zip(row, images, strict=True)] for row in trial] for trial, images in zip(slow, PAIRS.images, strict=True)]
+        slow = [
+            [[s + 0.01 * number(i) for s, i in zip(row, images, strict=True)] for row in trial]
+            for trial, images in zip(slow, PAIRS.images, strict=True)
+        ]
     assert np.allclose(said, slow, atol=1e-12)  # cosines of unit vectors round once
 
 
@@ -242,13 +251,13 @@ def test_the_random_scorer_lands_on_chance():
     assert row.chance == 50
 
 
-@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (2, 3)])
 def test_the_oracle_wins_every_choice(shape):
     c, i = shape
     many = Trials(["a", "b"], [[f"i{n}" for n in range(i)]] * 2, [[f"c{n}" for n in range(c)]] * 2, ["k"] * 2)
     result = evaluate("oracle", Benchmark("all", "", lambda: many, ("i2t", "t2i", "group")), samples=10)
     assert {row.value for row in result.rows} == {100.0}
-    assert len(result.rows) == {1: 1, 2: 3, 3: 3}[min(shape) if min(shape) > 1 else 1]
+    assert len(result.rows) == {1: 1, 2: 3}[min(shape)]
 
 
 def test_the_oracle_knows_the_complete_judgements_and_is_the_ceiling():

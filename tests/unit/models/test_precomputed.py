@@ -1,6 +1,7 @@
 """Files of every format: read as written, and refused with a reason when anything is off."""
 
 import csv
+import gc
 import io
 import json
 
@@ -100,7 +101,7 @@ def test_an_oblong_matrix_given_transposed_is_noticed(tmp_path):
         (matrix(image_ids=[11, 22, 33, 44], scores=np.zeros((4, 6))), "first unknown: '44'"),
         (matrix(image_ids=[11, 22, 22]), "'22' occurs 2 times"),
         (matrix(image_ids=[11, 22], scores=np.zeros((2, 6))), "first missing: '33'"),
-        (matrix(caption_ids=CAPTIONS[:5] + ["x"]), "first missing: '33#1'"),
+        (matrix(caption_ids=[*CAPTIONS[:5], "x"]), "first missing: '33#1'"),
         (matrix(image_ids=[11.0, 22.0, 33.0]), "'11.0'"),
         (matrix(scores=np.full((3, 6), np.nan)), "NaN or infinite"),
         (matrix(scores=np.full((3, 6), np.inf, np.float16)), "NaN or infinite"),
@@ -168,6 +169,7 @@ def test_a_truncated_npz_is_refused_wherever_it_was_cut(tmp_path):
         path.write_bytes(whole[:length])
         with pytest.raises(CrossmatchError):
             read(path)
+    gc.collect()  # so that those files are closed here, not in the next test
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -188,18 +190,20 @@ def test_a_damaged_npz_gives_an_error_of_ours_or_the_right_numbers(tmp_path):
             others.add(f"{type(error).__module__}.{type(error).__name__}")
         else:
             assert np.array_equal(said.values, matrix()["scores"])
+    gc.collect()
     assert not others
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200], ids=["long", "short"])
 def test_a_cosine_does_not_depend_on_the_length_of_the_vectors_or_says_that_it_would(tmp_path, size):
     """1e200 squared is infinite and 1e-200 squared is zero: neither may come out as a wrong number or a wrong reason."""
-    arrays = embeddings()
+    arrays, reason = embeddings(), ""
     try:
         said = read(npz(tmp_path, {**arrays, "image_embeddings": arrays["image_embeddings"] * size}))
     except CrossmatchError as error:
-        assert "all zeros" not in str(error)
-    else:
+        reason = str(error)
+    assert "all zeros" not in reason
+    if not reason:
         i, j = np.zeros(6, int), np.arange(6)
         assert said.pairs(i, j) == pytest.approx(read(npz(tmp_path, arrays)).pairs(i, j), abs=1e-12)
 
@@ -313,7 +317,7 @@ def test_other_columns_of_the_csv_are_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("trial_id,s_c0_i0,s_c0_i1\n0,1\n1,1,2\n", "trial '0' has s_c0_i1 = None"),
+        ("trial_id,s_c0_i0,s_c0_i1\n0,1\n1,1,2\n", "row 1 has 2 cells under 3 columns"),
         ("trial_id,s_c0_i0,s_c0_i1\n0,,2\n1,1,2\n", "trial '0' has s_c0_i0 = ''"),
         ("trial_id,s_c0_i0,s_c0_i1\n0,yes,2\n1,1,2\n", "'yes', which is not a number"),
         ("trial_id,s_c0_i0,s_c0_i1\n0,nan,2\n1,1,2\n", "NaN or infinite"),
@@ -408,17 +412,20 @@ def test_an_empty_file_is_refused(tmp_path, ending):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_arbitrary_bytes_are_refused_or_read_but_never_end_in_another_error(tmp_path_factory, ending, content):
     path = text(tmp_path_factory.getbasetemp(), f"any{ending}", content)
+    reason = ""
     try:
         read(path)
     except CrossmatchError as error:
-        assert "\n" not in str(error)
+        reason = str(error)
+    assert "\n" not in reason
+    gc.collect(0)
 
 
 def test_what_is_no_file_or_of_no_known_kind_is_refused(tmp_path):
     for path in (tmp_path / "none.npz", tmp_path):
         with pytest.raises(WrongWords, match="no such file"):
             read(path)
-    with pytest.raises(CrossmatchError, match="'.pkl' are not understood; use one of .npz"):
+    with pytest.raises(CrossmatchError, match=r"'\.pkl' are not understood; use one of \.npz"):
         read(text(tmp_path, "file.pkl", "x"))
     with pytest.raises(WrongWords, match="needs a file"):
         make_model("precomputed:")

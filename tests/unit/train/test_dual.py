@@ -58,7 +58,7 @@ def test_a_small_and_a_large_drawing_are_seen_almost_alike():
 
 def test_the_loss_falls_and_retrieval_beats_chance(trained, train):
     model, log = trained
-    rows = list(csv.DictReader(log.open()))
+    rows = list(csv.DictReader(log.read_text().splitlines()))
     losses = [float(row["loss"]) for row in rows]
     assert [int(row["step"]) for row in rows] == [8 * epoch for epoch in range(1, 7)]
     assert losses[-1] < losses[0] - 0.1

@@ -1,0 +1,350 @@
+"""The command line: exit codes, one line for an error, pure JSON, and nothing left behind by a failure."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crossmatch import __version__
+from crossmatch.cli import main
+from crossmatch.core.result import load
+from crossmatch.diorama.world import Diorama
+
+SRC = Path(__file__).parents[3] / "src"
+TASK = "diorama/retrieval"
+MAKE = functools.cache(Diorama.make)  # the same small world for every call
+QUICK = ("-t", TASK, "--size", "tiny", "--samples", "10")
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    """Call the command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Diorama, "make", MAKE)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+def outside(*words, cwd, **environment):
+    """Call it as a user does."""
+    path = os.pathsep.join(p for p in (str(environment.pop("path", "")), str(SRC)) if p)
+    return subprocess.run(
+        [sys.executable, "-m", "crossmatch", *words], cwd=cwd, capture_output=True, text=True, encoding="utf-8", timeout=120,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )  # fmt: skip
+
+
+def left(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+# What works
+
+
+def test_run_prints_a_table_and_saves(crossmatch, tmp_path):
+    code, out, err = crossmatch("run", "-m", "random", *QUICK, "-o", "r")
+    assert code == 0
+    assert out.splitlines()[0] == f"{TASK} · size tiny"
+    assert err == f"saved r/random/{TASK}+size=tiny.json · crossmatch report r\n"
+    assert left(tmp_path) == [f"r/random/{TASK}+size=tiny.json", f"r/random/{TASK}+size=tiny.npz"]
+
+
+def test_json_is_pure_and_holds_what_is_saved(crossmatch, tmp_path):
+    code, out, err = crossmatch("run", "-m", "random", *QUICK, "--json")
+    assert code == 0
+    told = json.loads(out)
+    saved = load(tmp_path / "results" / "random" / f"{TASK}+size=tiny.json")
+    assert told == {TASK: saved.as_json()}
+    assert len(err.splitlines()) == 1
+
+
+def test_json_stays_pure_when_everything_else_goes_wrong_with_the_terminal(tmp_path):
+    done = outside(
+        "run", "-m", "random", *QUICK, "--json", cwd=tmp_path, PYTHONIOENCODING="ascii", COLUMNS="10", TERM="dumb", NO_COLOR="1"
+    )
+    assert done.returncode == 0
+    assert TASK in json.loads(done.stdout)
+
+
+def test_the_options_reach_the_evaluation(crossmatch, tmp_path):
+    words = ("--metrics", "hit@3, map@r", "--ties", "pessimistic", "--seed", "4", "--split", "val", "--name", "me & you")
+    code, out, _ = crossmatch("run", "-m", "random:2", *QUICK, *words, "--json")
+    assert code == 0
+    result = load(next((tmp_path / "results").glob(f"me-you~*/{TASK}+size=tiny+split=val.json")))
+    assert (result.model, result.ties, result.seed, result.samples) == ("me & you", "pessimistic", 4, 10)
+    assert result.options == {"split": "val", "size": "tiny"}
+    assert result.system == "system|random|seed:2"
+    assert {key.rsplit("/", 1)[1] for key in json.loads(out)[TASK]} == {"hit@3", "map@r"}
+
+
+def test_compare_and_report_read_what_run_wrote(crossmatch, tmp_path):
+    for model in ("random", "oracle"):
+        assert crossmatch("run", "-m", model, *QUICK, "--metrics", "hit@5")[0] == 0
+    code, out, err = crossmatch("compare", "results/random", "results/oracle")
+    assert (code, err) == (0, "")
+    assert f"{TASK}: oracle minus random" in out
+    code, out, err = crossmatch("compare", "results/random", "results/oracle", "--json")
+    rows = json.loads(out)
+    assert (code, err) == (0, "")
+    assert {r["metric"] for r in rows} == {f"{d}/{s}/hit@5" for d in ("i2t", "t2i") for s in ("links", "truth")}
+    assert all(r["first"] == "random" and r["second"] == "oracle" and 0 < r["p"] <= r["p_holm"] <= 1 for r in rows)
+    code, out, err = crossmatch("report", "results", "-o", "page/report.html")
+    assert (code, out, err) == (0, "page/report.html\n", "")
+    assert (tmp_path / "page" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("tasks",), TASK),
+        (("models",), "precomputed:FILE"),
+        (("metrics",), "map@r"),
+        (("doctor",), __version__),
+        (("--version",), __version__),
+        (("--help",), "compare"),
+        (("-h",), "compare"),
+        (("run", "--help"), "--ties"),
+        (("train", "--help"), "dual"),
+        (("train", "dual", "-h"), "--epochs"),
+        (("demo", "--help"), "--size"),
+        (("report", "--help"), "--output"),
+    ],
+)
+def test_listings_go_to_standard_output(crossmatch, tmp_path, words, says):
+    code, out, err = crossmatch(*words)
+    assert (code, err) == (0, "")
+    assert says in out
+    assert left(tmp_path) == []
+
+
+def test_every_listed_name_can_be_used(crossmatch):
+    from crossmatch.benchmarks import benchmarks
+    from crossmatch.metrics.table import METRICS
+    from crossmatch.models import families
+
+    listed = {what: crossmatch(what)[1] for what in ("tasks", "models", "metrics")}
+    assert all(name in listed["tasks"] for name in benchmarks())
+    assert all(name in listed["models"] for name in families())
+    assert all(name.partition("@")[0] in listed["metrics"] for name in METRICS)
+
+
+def test_the_module_runs_and_standard_error_is_quiet_when_piped(tmp_path):
+    done = outside("run", "-m", "random", *QUICK, "--metrics", "hit@1", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [f"saved results/random/{TASK}+size=tiny.json · crossmatch report results"]
+
+
+def test_a_reader_that_leaves_early_is_no_failure(tmp_path):
+    command = f"'{sys.executable}' -m crossmatch metrics | head -c 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": str(SRC)})  # fmt: skip
+    assert done.stderr == ""
+
+
+# What fails: one line, the right code, nothing left behind
+
+
+def damaged_npz(folder):
+    (folder / "bad.npz").write_bytes(b"PK\x03\x04 not really")
+
+
+def scores_of_another_split(folder):
+    np.savez(folder / "val.npz", image_ids=["val-0", "val-1"], caption_ids=["val-0#0"], scores=np.zeros((2, 1)))
+
+
+def shallow_run(folder):
+    lines = [f"test-{n:05d} Q0 test-{n:05d}#{k} 1 {k} t" for n in range(50) for k in range(2)]
+    (folder / "short.trec").write_text("\n".join(lines))
+
+
+def a_file_called_results(folder):
+    (folder / "taken").write_text("a file")
+
+
+def damaged_result(folder):
+    (folder / "res" / "m").mkdir(parents=True)
+    (folder / "res" / "m" / "t.json").write_text("{")
+    (folder / "res" / "m" / "t.npz").write_bytes(b"")
+
+
+WRONG = [
+    (("nope",), 2, "No such command 'nope'"),
+    (("run",), 2, "Missing option"),
+    (("run", "-m", "random"), 2, "Missing option"),
+    (("run", "-m", "random", "-t", "diorama/retreival"), 2, "Did you mean 'diorama/retrieval'"),
+    (("run", "-m", "random", "-t", ""), 2, "task"),
+    (("run", "-m", "random", "-t", " , "), 2, "task"),
+    (("run", "-m", "randm", *QUICK), 2, "Did you mean 'random'"),
+    (("run", "-m", "", *QUICK), 2, "there is no model ''"),
+    (("run", "-m", "random:x", *QUICK), 2, "whole number"),
+    (("run", "-m", "oracle:x", *QUICK), 2, "oracle"),
+    (("run", "-m", "precomputed", *QUICK), 2, "needs a file"),
+    (("run", "-m", "precomputed:no.npz", *QUICK), 2, "no.npz: there is no such file"),
+    (("run", "-m", "precomputed:.", *QUICK), 2, "no such file"),
+    (("run", "-m", "random", *QUICK, "--metrics", "map@rr"), 2, "Did you mean 'map@r'"),
+    (("run", "-m", "random", *QUICK, "--metrics", ","), 2, "no metric"),
+    (("run", "-m", "random", *QUICK, "--metrics", "hit@0"), 2, "counts from one"),
+    (("run", "-m", "random", *QUICK, "--metrics", "hit@" + "9" * 30), 2, "hit@"),
+    (("run", "-m", "random", *QUICK, "--metrics", "ndcg@" + "9" * 15), 2, "ndcg@"),
+    (("run", "-m", "random", *QUICK, "--samples", "1"), 2, "--samples"),
+    (("run", "-m", "random", *QUICK, "--samples", "many"), 2, "--samples"),
+    (("run", "-m", "random", *QUICK, "--seed", "-1"), 2, "seed"),
+    (("run", "-m", "random", *QUICK, "--ties", "lucky"), 2, "--ties"),
+    (("run", "-m", "random", *QUICK, "--split", "tset"), 2, "no split 'tset'"),
+    (("run", "-m", "random", *QUICK, "--size", "huge"), 2, "no size 'huge'"),
+    (("run", "-m", "random", *QUICK, "--nmae", "x"), 2, "No such option"),
+    (("run", "-m", "random", *QUICK, "extra"), 2, "extra"),
+    (("compare",), 2, "Missing argument"),
+    (("compare", "nowhere"), 2, "there is no nowhere"),
+    (("compare", "."), 2, "no results below"),
+    (("report",), 2, "Missing argument"),
+    (("report", "nowhere"), 2, "there is no nowhere"),
+    (("report", "nowhere", "-o", "."), 2, "is a directory"),
+    (("demo", "--size", "huge"), 2, "no size 'huge'"),
+    (("train", "bert"), 2, "No such command 'bert'"),
+    (("train", "dual"), 2, "Missing option"),
+    (("train", "dual", "-o", "x", "--images", "3"), 2, "--images"),
+    (("train", "dual", "-o", "x", "--epochs", "0"), 2, "--epochs"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), WRONG, ids=[" ".join(w)[:70] or "nothing" for w, _, _ in WRONG])
+def test_wrong_words_end_with_two_and_one_line(crossmatch, tmp_path, words, code, says):
+    found, out, err = crossmatch(*words)
+    assert (found, out) == (code, "")
+    assert_one_line(err, says)
+    assert left(tmp_path) == []
+
+
+FAILING = [
+    (damaged_npz, ("run", "-m", "precomputed:bad.npz", *QUICK), "bad.npz: "),
+    (scores_of_another_split, ("run", "-m", "precomputed:val.npz", *QUICK), "first missing: 'test-00000'"),
+    (
+        shallow_run,
+        ("run", "-m", "precomputed:short.trec", *QUICK, "--metrics", "hit@5"),
+        "lists 2 candidates for query 'test-00000', but hit@5 needs 5",
+    ),
+    (a_file_called_results, ("run", "-m", "random", *QUICK, "-o", "taken"), "taken"),
+    (a_file_called_results, ("run", "-m", "random", *QUICK, "-o", "taken/deeper"), "taken"),
+    (a_file_called_results, ("report", "taken"), "taken is not a result"),
+    (a_file_called_results, ("compare", "taken", "taken"), "taken is not a result"),
+    (damaged_result, ("report", "res"), "damaged"),
+    (damaged_result, ("compare", "res"), "damaged"),
+]
+
+
+@pytest.mark.parametrize(("prepare", "words", "says"), FAILING, ids=[f"{p.__name__} {w[0]}" for p, w, _ in FAILING])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_failed_work_ends_with_one_and_one_line(crossmatch, tmp_path, prepare, words, says):
+    prepare(tmp_path)
+    before = left(tmp_path)
+    found, out, err = crossmatch(*words)
+    assert (found, out) == (1, "")
+    assert_one_line(err, says)
+    assert left(tmp_path) == before
+
+
+def assert_one_line(err, says):
+    assert err.startswith("crossmatch: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert says in err
+    assert "Traceback" not in err
+    assert len(err) < 600
+
+
+@pytest.mark.parametrize("words", [(), ("train",)], ids=["nothing", "train"])
+def test_a_command_without_its_word_shows_the_help_as_help(crossmatch, words):
+    """Lines, as `--help` has them; not the page squeezed into one line of an error."""
+    code, out, err = crossmatch(*words)
+    assert code in (0, 2)
+    assert len((out or err).splitlines()) > 3 or len(err) < 300
+
+
+def test_an_error_message_with_line_breaks_is_still_one_line(crossmatch):
+    code, _, err = crossmatch("run", "-m", "a\nb\nc", *QUICK)
+    assert code == 2
+    assert_one_line(err, "there is no model")
+
+
+def test_results_that_cannot_be_compared_end_with_one(crossmatch):
+    assert crossmatch("run", "-m", "random", *QUICK, "--metrics", "hit@1")[0] == 0
+    assert crossmatch("run", "-m", "oracle", *QUICK, "--metrics", "hit@1", "--seed", "1")[0] == 0
+    code, out, err = crossmatch("compare", "results")
+    assert (code, out) == (1, "")
+    assert_one_line(err, "seed:")
+    code, _, err = crossmatch("compare", "results/oracle")
+    assert code == 2
+    assert_one_line(err, "needs two models")
+
+
+def test_two_folders_of_one_name_are_compared_or_their_name_is_blamed(crossmatch):
+    """Two results called `random` in two folders: the message must not ask for two folders."""
+    assert crossmatch("run", "-m", "random:1", "--name", "m", *QUICK, "--metrics", "hit@1", "-o", "a")[0] == 0
+    assert crossmatch("run", "-m", "random:2", "--name", "m", *QUICK, "--metrics", "hit@1", "-o", "b")[0] == 0
+    code, _, err = crossmatch("compare", "a", "b")
+    assert code == 0 or "Name two folders" not in err
+
+
+def test_a_failure_seen_from_outside_has_no_traceback(tmp_path):
+    (tmp_path / "x.csv").write_text("trial_id,s_c0_i0,s_c0_i1\n1,2,3\n")
+    done = outside("run", "-m", "precomputed:x.csv", *QUICK, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert_one_line(done.stderr, "retrieval benchmark")
+
+
+def test_embeddings_too_long_to_square_give_one_line_and_no_warning(tmp_path):
+    images, captions = [f"test-{n:05d}" for n in range(50)], [f"test-{n:05d}#{k}" for n in range(50) for k in range(5)]
+    vectors = np.random.default_rng(0).standard_normal((250, 4)) * 1e200
+    np.savez(
+        tmp_path / "long.npz", image_ids=images, image_embeddings=vectors[:50], caption_ids=captions, caption_embeddings=vectors
+    )
+    done = outside("run", "-m", "precomputed:long.npz", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0 or done.stderr.count("\n") == 1
+
+
+# Plugins
+
+
+def plugin(folder, code):
+    """A package with an entry point, as pip would install it."""
+    (folder / "their_plugin.py").write_text(code)
+    about = folder / "their_plugin-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-plugin\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[crossmatch]\nthing = their_plugin:THING\n")
+
+
+TRIALS = """
+from crossmatch.core.benchmark import Benchmark
+from crossmatch.core.trials import Trials
+THING = Benchmark("coins", "heads or tails", lambda: Trials(["a", "b"], [["x", "y"]] * 2, [["c"]] * 2, ["k"] * 2), ("t2i",))
+"""
+
+
+def test_a_plugged_in_task_is_listed_and_run(tmp_path):
+    plugin(tmp_path, TRIALS)
+    assert "coins" in outside("tasks", cwd=tmp_path, path=tmp_path).stdout
+    (tmp_path / "s.csv").write_text("trial_id,s_c0_i0,s_c0_i1\na,2,1\nb,1,2\n")
+    done = outside("run", "-m", "precomputed:s.csv", "-t", "coins", "--json", cwd=tmp_path, path=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"coins": {"t2i": 50.0}})
+
+
+def test_a_broken_plugin_is_named_and_gives_no_traceback(tmp_path):
+    plugin(tmp_path, "import a_package_that_is_not_there\n")
+    done = outside("tasks", cwd=tmp_path, path=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or "thing" in done.stderr or "their" in done.stderr
