@@ -21,7 +21,7 @@ check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/project README.md CONTRIBUTING.md docs
+	$(BIN)/python -m pytest tests/project docs
 
 bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json line per case
 	$(BIN)/python bench/ranking.py

@@ -1,5 +1,6 @@
 """What the documents promise is run: their code, their citations, their lists."""
 
+import doctest
 import importlib.util
 import re
 from pathlib import Path
@@ -20,7 +21,11 @@ BLOCKS = [
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_the_code_in_the_documents_runs(code, capsys):
-    exec(compile(code, "document", "exec"), {"__name__": "document"})
+    names = {"__name__": "document"}
+    exec(compile(code, "document", "exec"), names)
+    functions = [thing for thing in names.values() if getattr(thing, "__module__", "") == "document"]
+    tests = [test for f in functions for test in doctest.DocTestFinder().find(f, f.__name__, module=False, globs=dict(names))]
+    assert not sum(doctest.DocTestRunner().run(test).failed for test in tests)
 
 
 def test_the_readme_example_is_short_and_the_recipes_are_three():
