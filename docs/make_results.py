@@ -42,7 +42,7 @@ def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result
             f"often wrong (R@1 {dual['i2t/truth/hit@1'].value:.1f}, mAP@R {dual['i2t/truth/map@r'].value:.1f} by the truth), "
             f"has {dual['i2t/links/hit@1'].value:.1f} by the links: it puts detailed captions before generic ones that are just as "
             "true. The links reward that and call it accuracy; mAP@R by the truth tells the two apart.\n",
-            "The recipe of the dual encoder was chosen while looking at numbers of the test split, so they are a little optimistic. "
+            "The recipe of the dual encoder was chosen while looking at numbers of the test split, which makes them a little rosy. "
             "It is a baseline that gives the metrics something to tell apart, not a claim.\n",
             "R@10 and recall@10 differ as well: by the truth the oracle has a hit among the first ten for "
             f"{perfect['i2t/truth/hit@10'].value:.1f} % of the images, but finds {perfect['i2t/truth/recall@10'].value:.1f} % of "

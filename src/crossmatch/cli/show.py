@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +11,7 @@ from pathlib import Path
 from crossmatch import __version__
 from crossmatch.benchmarks import benchmarks
 from crossmatch.core.errors import WrongWords
+from crossmatch.core.places import cores, data_folder
 from crossmatch.core.result import Result, load_all
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
@@ -80,11 +80,10 @@ def compare_results(paths: list[Path], as_json: bool) -> str:
 
 def examine() -> str:
     """The state of this machine, and the remedy for what is missing."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     rows = [
         ("crossmatch", __version__, str(Path(__file__).parents[1])),
         ("python", platform.python_version(), platform.platform()),
-        ("processors", str(cores), platform.machine()),
+        ("processors", str(cores()), platform.machine()),
         *((name, _version(name), "") for name in ("numpy", "scipy", "click", "rich")),
         *(
             (name, _version(name), "" if _version(name) != "missing" else f"pip install 'crossmatch[{extra}]'")
@@ -113,8 +112,6 @@ def _device() -> str:
 
 def _data() -> tuple[str, str]:
     """Where data sets are looked for, and which are there; the embedded world needs none."""
-    from crossmatch.core.places import data_folder
-
     folder = data_folder()
     there = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
     return (", ".join(there) or "none but the embedded world", f"{folder} ($CROSSMATCH_DATA)")

@@ -1,4 +1,4 @@
-"""Where files live."""
+"""Where files live, and what this machine has."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def data_folder() -> Path:
     if named:
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crossmatch"
+
+
+def cores() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

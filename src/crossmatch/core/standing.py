@@ -16,7 +16,6 @@ the same for any tile, thread count and order of the items.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from crossmatch.core.arrays import FloatArray, IntArray, frozen
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Listed
+from crossmatch.core.places import cores
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix, Run
 
@@ -72,7 +72,7 @@ def stand(
         raise CrossmatchError("a run is ranked against a collection: use crossmatch.core.standing.stand_run")
     if compiled is None:
         compiled = scores.shape[0] * scores.shape[1] > 2_000_000 and _kernels() is not None
-    workers = threads or len(os.sched_getaffinity(0))
+    workers = threads or cores()
     count = _count_compiled if compiled else _count_numpy
     blas = _blas() if compiled and isinstance(scores, Embeddings) else None
     with ThreadPoolExecutor(workers) as pool:
@@ -203,19 +203,14 @@ def _sweep_apart(scores: Embeddings, jobs: list[_Job], size: int, pool: ThreadPo
         desks.put((_Product(image, caption), jobs if at == 0 else [job.recount() for job in jobs]))
 
     def sweep(corner: tuple[slice, slice]) -> None:
-        desk = desks.get()
-        block = desk[0](*corner)
-        for job in desk[1]:
-            tally = kernels.tally_rows if job.rows else kernels.tally_columns
-            tally(
-                block,
-                corner[0].start,
-                corner[1].start,
-                *job.span(corner[0].start, corner[1].start, block),
-                kernels.Lists(*job.lists),
-                kernels.Sides(*job.vectors),
-            )
-        desks.put(desk)
+        product, mine = desk = desks.get()
+        try:
+            block, at = product(*corner), (corner[0].start, corner[1].start)
+            for job in mine:
+                tally = kernels.tally_rows if job.rows else kernels.tally_columns
+                tally(block, *at, *job.span(*at, block), kernels.Lists(*job.lists), kernels.Sides(*job.vectors))
+        finally:
+            desks.put(desk)
 
     corners = _corners(scores.shape, size)
     for _ in zip(track(corners, "ranking"), pool.map(sweep, corners), strict=True):
@@ -345,7 +340,7 @@ def _blas() -> Any:
     One built on OpenMP would not do: there the limit holds only for the thread that sets it.
     """
     try:
-        from threadpoolctl import ThreadpoolController
+        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         return None
     found = ThreadpoolController().select(internal_api="openblas", threading_layer="pthreads")

@@ -110,7 +110,8 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
 
 def value_with_error(row: Row) -> str:
     """`71.3 ± 2.1`: the value and half the width of its interval."""
-    return f"{_number(row.value, row.unit)} ± {_number((row.high - row.low) / 2, row.unit)}"
+    half = (row.high - row.low) / 2
+    return f"{_number(row.value, row.unit)} ± " + (f"{half:,.0f}" if _is_whole(row.value, row.unit) else f"{half:.1f}")
 
 
 def p_value(p: float) -> str:
@@ -122,7 +123,12 @@ def p_value(p: float) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:,.0f}" if unit == "rank" and value >= 100 else f"{value:.1f}"
+    return f"{value:,.0f}" if _is_whole(value, unit) else f"{value:.1f}"
+
+
+def _is_whole(value: float, unit: str) -> bool:
+    """Long ranks are shown without decimals."""
+    return unit == "rank" and value >= 100
 
 
 def _signed(value: float, unit: str) -> str:
