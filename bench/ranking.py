@@ -2,7 +2,8 @@
 
     python bench/ranking.py [--peers] [--repeat 5]
 
-prints one json line per case. `limit_ratio` is our time over the time of the float32 product, in the same run; at most 2 is asked.
+prints one json line per case. The limit is twice the time of the bare float32 product in the same run: `limit_ratio` is at most 1
+where it is kept, and `product_ratio` is our time over that of the product.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def ours(images, captions, i2t, t2i, compiled: bool = True) -> dict[str, float]:
     }
 
 
-def product(images, captions) -> None:
-    np.matmul(images, captions.T)
+def product(images, captions, out) -> None:
+    np.matmul(images, captions.T, out=out)
 
 
 def argsort_loop(images, captions, i2t, t2i) -> dict[str, float]:
@@ -139,12 +140,15 @@ def main() -> None:
     rng = np.random.default_rng(0)
     for case, signal in (("pooled-positives", 0.12), ("random-positives", 0.0)):
         images, captions, i2t, t2i = world(rng, signal)
+        scores = np.zeros((IMAGES, CAPTIONS), dtype=np.float32)  # warm memory: the product pays for nothing but itself
         ours(images, captions, i2t, t2i)  # compile, and touch the memory
         with Peak() as peak:
             found = ours(images, captions, i2t, t2i)
-        ours_s, product_s = best_of(options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: product(images, captions))
+        ours_s, product_s = best_of(
+            options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: product(images, captions, scores)
+        )
         line = {"workload": f"ranking/{case}", "ours_s": round(ours_s, 3), "peak_mb": round(peak.top)}
-        limit = {"limit_ratio": round(ours_s / product_s, 2)}
+        limit = {"product_ratio": round(ours_s / product_s, 2), "limit_ratio": round(ours_s / (2 * product_s), 2)}
         rows = [{"peer": "float32 product alone", "peer_s": product_s}]
         if options.peers:
             expected = argsort_loop(images, captions, i2t, t2i)

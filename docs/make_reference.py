@@ -46,7 +46,8 @@ def reference() -> str:
 
 
 def command_pages(command: click.Command, name: str) -> list[str]:
-    context = click.Context(command, info_name=name, max_content_width=110, terminal_width=110)
+    names = cli.context_settings["help_option_names"]
+    context = click.Context(command, info_name=name, max_content_width=110, terminal_width=110, help_option_names=names)
     pages = [command.get_help(context)]
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):

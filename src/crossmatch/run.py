@@ -10,7 +10,7 @@ import numpy as np
 
 from crossmatch.benchmarks import benchmarks
 from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.benchmark import Benchmark, Retrieval, data_hash
+from crossmatch.core.benchmark import Benchmark, Retrieval, data_hash, in_order
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.progress import track
 from crossmatch.core.ranks import TIES, Ranks
@@ -60,13 +60,14 @@ def evaluate(
     chosen = list({m.name: m for m in map(metric, metrics or declared.metrics)}.values())
     title = name or (model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model))
     asked = make_model(model) if isinstance(model, str) else model
-    loaded = declared.loaded(**options) if data is None else data
+    loaded = in_order(declared.loaded(**options) if data is None else data)
     begun = time.perf_counter()
     parts, notes = _retrieval(asked, loaded, declared) if isinstance(loaded, Retrieval) else _trials(asked, loaded)
     scored = time.perf_counter()
     result = Result(
         title, declared.name, system(title, getattr(asked, "signature", None)),
-        {key: value for key, value in options.items() if value != declared.options.get(key)},
+        {key: value for key, value in options.items() if value != declared.options.get(key)}
+        | _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(m.name for m in chosen) if metrics else ""),
         (), parts, {"scoring": round(scored - begun, 3)}, samples, seed, ties, notes,
     )  # fmt: skip
     result = summarise(result, chosen, {"data": data_hash(loaded)})
@@ -91,7 +92,8 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
         for m in chosen:
             if not _applies(m, part):
                 continue
-            if ranks is not None:
+            if isinstance(part.evidence, Standing):
+                given = ranks = graded_ranks_of(part, result.ties) if m.graded else ranks_of(part, result.ties)
                 _check_depth(m, ranks, part)
             held[m.name] = values = m.values(given)
             low, high = interval(replicates(m, values, draws, ranks))
@@ -121,6 +123,12 @@ def ranks_of(part: Part, ties: str) -> Ranks:
     """The ranks of a part's positives under a tie policy."""
     assert isinstance(part.evidence, Standing)
     return Ranks.from_standing(part.evidence, part.positive).settle(ties)
+
+
+def graded_ranks_of(part: Part, ties: str) -> Ranks:
+    """The ranks of everything that gains something, also below the grade of a positive: what nDCG needs."""
+    assert isinstance(part.evidence, Standing)
+    return Ranks.from_standing(part.evidence, min(part.positive, np.nextafter(0.0, 1.0))).settle(ties)
 
 
 def _signature(result: Result, name: str, part: Part, m: Metric, facts: Mapping[str, object]) -> str:
@@ -165,6 +173,12 @@ def _check_depth(m: Metric, ranks: Ranks, part: Part) -> None:
             f"the run lists {ranks.depth[worst]} candidates for query {str(part.ids[worst])!r}, but {m.name} needs "
             f"{m.depth(ranks)[worst]:,} of {ranks.gallery[worst]:,}. Write deeper rankings, or leave {m.name} out with --metrics."
         )
+
+
+def _departures(**protocol: object) -> dict[str, str]:
+    """What differs from the usual protocol: part of the file's name and of the table's title, so that nothing is mixed up."""
+    usual = {"ties": "expected", "samples": SAMPLES, "seed": 0, "metrics": ""}
+    return {key: str(value) for key, value in protocol.items() if value != usual[key]}
 
 
 Evaluated = tuple[dict[str, Part], tuple[str, ...]]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.ranks import TIES, Ranks, rank
+from crossmatch.core.trials import TrialScores
 from crossmatch.metrics.choice import chance_of
 from crossmatch.metrics.table import FAMILIES, METRICS, metric
 
@@ -239,6 +240,29 @@ def test_choices_need_a_strict_win(m, scores):
 @settings(max_examples=25, deadline=None)
 def test_increasing_maps_change_no_choice(m, scores):
     assert np.array_equal(m.values(scores), m.values(np.exp(2 * scores) - 5))
+
+
+@each_trial
+@given(trials)
+@settings(max_examples=25, deadline=None)
+def test_choices_are_nought_or_one_leave_their_input_alone_and_do_not_depend_on_the_order_of_trials(m, scores):
+    kept = scores.copy()
+    values = m.values(scores)
+    assert set(values) <= {0.0, 1.0}
+    assert np.array_equal(m.values(scores[::-1])[::-1], values)
+    assert np.array_equal(scores, kept)
+
+
+@each_trial
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (3, 2)])
+def test_a_perfect_scorer_wins_every_choice(m, shape):
+    assert m.summarise(np.eye(*shape)[None]) == m.best
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_choice_comes_out_of_scores_that_are_none(bad):
+    with pytest.raises(CrossmatchError, match="NaN or infinite"):
+        TrialScores(["t"], [[[1.0, bad]]])
 
 
 @each_trial

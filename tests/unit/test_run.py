@@ -21,6 +21,7 @@ from crossmatch.core.result import file_name, load, load_all, save
 from crossmatch.core.scores import Embeddings, Matrix
 from crossmatch.core.trials import Trials
 from crossmatch.metrics.table import METRICS, metric
+from crossmatch.report.compare import compare
 from crossmatch.run import evaluate, summarise
 
 RETRIEVAL = tuple(m.name for m in METRICS.values() if m.shape == "retrieval")
@@ -263,7 +264,7 @@ def test_the_embedded_world_can_be_computed_again_from_the_files(tmp_path, tiny)
     assert (read.model, read.task, read.options, read.notes) == (
         "random",
         "diorama/retrieval",
-        {"size": "tiny"},
+        {"size": "tiny", "samples": "50"},
         result.notes,
     )
 
@@ -570,3 +571,58 @@ def test_the_official_bison_predictions_have_their_published_accuracy():
     assert row.value == pytest.approx(100 * counted / 54_253, rel=1e-12)
     assert round(row.value, 3) == 49.962
     assert (row.chance, row.ties) == (50.0, 0.0)
+
+
+# Order, grades, depth
+
+
+def shuffled(data, seed):
+    """The same data, its images and captions in another order."""
+    rng = np.random.default_rng(seed)
+    held = data.collection
+    image, caption = rng.permutation(held.shape[0]), rng.permutation(held.shape[1])
+    row, column = np.argsort(image), np.argsort(caption)
+    moved = Collection(
+        held.image_ids[image], held.caption_ids[caption], [held.captions[n] for n in caption],
+        np.stack([row[held.links[:, 0]], column[held.links[:, 1]]], axis=1)[rng.permutation(len(held.links))],
+    )  # fmt: skip
+    said = {name: replace(j, rows=row[j.rows], columns=column[j.columns]) for name, j in data.judgements.items()}
+    return Retrieval(moved, said)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_order_of_the_collection_changes_no_bit_of_a_result(seed):
+    bench = own(RETRIEVAL)
+    data = bench.loaded()
+    before = evaluate("random", bench, data=data, samples=30)
+    after = evaluate("random", bench, data=shuffled(data, seed), samples=30)
+    assert before.rows == after.rows
+    assert [c.better for c in compare(before, after)] == [0] * len(before.rows)
+
+
+def test_ndcg_counts_grades_below_a_positive():
+    """Grades 2, 1 and 0 with positives from 2 on: the second place is worth more with grade 1 in it."""
+    held = Collection.of({"a": ["x", "y", "z"]})
+    said = Judgements.from_ids(held, "people", [("a", "a#0", 2), ("a", "a#1", 1), ("a", "a#2", 0)], positive=2)
+    bench = Benchmark("graded", "", lambda: Retrieval(held, {"people": said}), ("ndcg@10", "hit@1"), directions=("i2t",))
+    found = [
+        evaluate(lambda images, texts, s=s: np.array([s]), bench, data=pictured(held, said), samples=2)["i2t/ndcg@10"].value
+        for s in ([3.0, 2.0, 1.0], [3.0, 1.0, 2.0])
+    ]
+    assert found[0] == pytest.approx(100)
+    assert found[1] == pytest.approx(100 * (2 + 1 / 2) / (2 + 1 / np.log2(3)))
+
+
+def pictured(held, said):
+    return Retrieval(replace(held, open_image=lambda name: name), {"people": said})
+
+
+def test_what_a_run_does_not_list_is_no_tie(tmp_path):
+    model = write_run(tmp_path / "a.trec", HELD.image_ids, HELD.caption_ids, deep(5))
+    assert evaluate(model, own(("hit@1",), directions=("i2t",)), samples=10).rows[0].ties == 0.0
+
+
+def test_another_protocol_does_not_overwrite_the_usual_one(tmp_path):
+    for words in ({}, {"ties": "optimistic"}, {"seed": 3}, {"metrics": ("hit@5",)}):
+        save(evaluate("random", own(), **words), tmp_path)
+    assert len(load_all([tmp_path])) == 4

@@ -63,8 +63,8 @@ def compare_results(paths: list[Path], as_json: bool) -> str:
     models = list(dict.fromkeys(r.model for r in named))
     if len(models) < 2:
         raise WrongWords(f"only {models[0]!r} is there; a comparison needs two models. Name the folders of two.")
-    first = {(r.task, *r.options.items()): r for r in named if r.model == models[0]}
-    pairs = [(first[key], r) for r in named if r.model != models[0] and (key := (r.task, *r.options.items())) in first]
+    first = [r for r in named if r.model == models[0]]
+    pairs = [(_like(first, r), r) for r in named if r.model != models[0] and any(f.task == r.task for f in first)]
     if not pairs:
         raise WrongWords(f"no task was run by both {models[0]!r} and another model. Evaluate them on the same task.")
     compared: list[tuple[Result, Result, list[Comparison]]] = [(a, b, compare(a, b)) for a, b in pairs]
@@ -76,6 +76,12 @@ def compare_results(paths: list[Path], as_json: bool) -> str:
         ]  # fmt: skip
         return json.dumps(rows, indent=1)
     return "\n\n".join(as_text(comparison_table(found, a.model, b.model)) for a, b, found in compared)
+
+
+def _like(results: list[Result], other: Result) -> Result:
+    """The result of the same task, with the same options if there is one; if not, the comparison says what differs."""
+    same = [r for r in results if r.task == other.task]
+    return next((r for r in same if dict(r.options) == dict(other.options)), same[0])
 
 
 def examine() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,8 +28,33 @@ class Retrieval:
             if said.shape != self.collection.shape:
                 raise CrossmatchError(f"judgements {name!r} are {said.shape}, but the collection is {self.collection.shape}.")
 
+    def in_order(self) -> Retrieval:
+        """The same data with images and captions sorted by id, so that nothing can depend on the order they came in."""
+        held = self.collection
+        image, caption = np.argsort(held.image_ids, kind="stable"), np.argsort(held.caption_ids, kind="stable")
+        if (np.diff(image) > 0).all() and (np.diff(caption) > 0).all():
+            return self
+        row, column = np.argsort(image), np.argsort(caption)
+        links = np.stack([row[held.links[:, 0]], column[held.links[:, 1]]], axis=1)
+        sorted_ = Collection(
+            held.image_ids[image], held.caption_ids[caption], tuple(held.captions[n] for n in caption),
+            links[np.lexsort(links.T[::-1])], held.open_image,
+        )  # fmt: skip
+        judgements = {
+            name: replace(said, rows=row[said.rows], columns=column[said.columns]) for name, said in self.judgements.items()
+        }
+        return Retrieval(sorted_, judgements)
+
 
 Loaded = Retrieval | Trials
+
+
+def in_order(data: Loaded) -> Loaded:
+    """Data sorted by id: the order of evaluation, and of the hash."""
+    if isinstance(data, Retrieval):
+        return data.in_order()
+    order = np.argsort(data.ids, kind="stable")
+    return Trials(data.ids[order], data.images[order], data.captions[order], data.categories[order], data.open_image)
 
 
 @dataclass(frozen=True)
@@ -83,7 +108,8 @@ def _count(data: Loaded, key: str) -> Count:
 
 
 def data_hash(data: Loaded) -> str:
-    """Eight hexadecimal digits that change with any id, caption, link or grade."""
+    """Eight hexadecimal digits that change with any id, caption, link or grade, but not with their order."""
+    data = in_order(data)
     digest = hashlib.sha256()
     if isinstance(data, Trials):
         texts = [data.ids, data.images.ravel(), data.captions.ravel(), data.categories]
@@ -91,10 +117,11 @@ def data_hash(data: Loaded) -> str:
     else:
         held = data.collection
         texts = [held.image_ids, held.caption_ids, np.asarray(held.captions)]
-        arrays = [held.links]
+        arrays = [held.links[np.lexsort(held.links.T[::-1])]]
         for name, said in data.judgements.items():
             digest.update(f"{name} {said.positive} {said.complete}".encode())
-            arrays += [said.rows, said.columns, said.grades]
+            order = np.lexsort((said.columns, said.rows))
+            arrays += [said.rows[order], said.columns[order], said.grades[order]]
     for text in texts:
         digest.update("\0".join(text.tolist()).encode() + b"\1")
     for array in arrays:

@@ -80,8 +80,7 @@ class Collection:
     def owners(self) -> IntArray:
         """For each caption the first image it is linked to (itself a cluster of its own if it has none)."""
         owner = np.arange(self.shape[1], dtype=np.int64) + self.shape[0]
-        image, caption = self.links[::-1].T
-        owner[caption] = image
+        np.minimum.at(owner, self.links[:, 1], self.links[:, 0])
         return owner
 
     def image_positions(self, ids: IdArray) -> IntArray:

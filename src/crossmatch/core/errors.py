@@ -6,10 +6,10 @@ from __future__ import annotations
 class CrossmatchError(ValueError):
     """Something the user gave cannot be used; the message names the remedy.
 
-    >>> raise CrossmatchError("a.npz has 9 of 10 image ids; first missing: 7. Embed it, or use --partial.")
+    >>> raise CrossmatchError("a.npz has 9 of 10 image ids; first missing: 7. Embed it.")
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.CrossmatchError: a.npz has 9 of 10 image ids; first missing: 7. Embed it, or use --partial.
+    crossmatch.core.errors.CrossmatchError: a.npz has 9 of 10 image ids; first missing: 7. Embed it.
     """
 
 

@@ -1,4 +1,4 @@
-"""Third parties plug in through one entry-point group, `crossmatch`: each entry names a Benchmark, a Metric or a model."""
+"""Third parties plug in through one entry-point group, `crossmatch`: each entry names a `Benchmark` or a model `Family`."""
 
 from __future__ import annotations
 

@@ -171,7 +171,9 @@ class Ranks:
     @cached_property
     def tied(self) -> FloatArray:
         """For each query 1 if some positive is level with a candidate that is none, else 0."""
-        return (self.total_by_group((self.size[self.leader] > self.together).astype(np.float64)) > 0).astype(np.float64)
+        known = self.above[self.leader] < self.depth[self.query[self.leader]]  # what a run does not list is no tie
+        mixed = known & (self.size[self.leader] > self.together)
+        return (self.total_by_group(mixed.astype(np.float64)) > 0).astype(np.float64)
 
 
 def rank(scores: ArrayLike, relevance: ArrayLike, ties: str = "expected", positive: float = 0.0, **options: bool | int) -> Ranks:

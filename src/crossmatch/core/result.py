@@ -63,7 +63,7 @@ class Result:
     model: str
     task: str
     system: str
-    options: Mapping[str, str]  # those that are not the benchmark's defaults
+    options: Mapping[str, str]  # of the benchmark and the protocol, where they are not the usual ones
     rows: tuple[Row, ...]
     parts: Mapping[str, Part]
     seconds: Mapping[str, float]
@@ -150,8 +150,8 @@ def result_path(folder: Path, model: str, task: str, options: Mapping[str, str])
     >>> result_path(Path("results"), "random", "diorama/retrieval", {"size": "coco"}).as_posix()
     'results/random/diorama/retrieval+size=coco.json'
     """
-    chosen = "".join(f"+{key}={_cleaned(value)}" for key, value in sorted(options.items()))
-    return folder / file_name(model) / f"{task}{chosen}.json"
+    chosen = "".join(f"+{key}={value}" for key, value in sorted(options.items()))
+    return folder / file_name(model) / f"{task}{file_name(chosen) if chosen else ''}.json"
 
 
 def file_name(model: str) -> str:
@@ -165,7 +165,7 @@ def file_name(model: str) -> str:
 
 
 def _cleaned(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text.replace("../", "")).strip("-.")
+    return re.sub(r"[^A-Za-z0-9._+=@,-]+", "-", text.replace("../", "")).strip("-.")
 
 
 def _part(name: str, about: dict[str, Any], arrays: dict[str, Any]) -> Part:

@@ -127,7 +127,7 @@ def ndcg_at(ranks: Ranks, k: int) -> FloatArray:
         nDCG@k = Σ_{i<=k} g_i / log2(i + 1)  /  the same for the ideal order
 
     Under ties every place of a group gains the group's mean grade (mcsherry2008computing, sec. 3).
-    Source: jarvelin2002cumulated, with linear gain as trec_eval.
+    Source: jarvelin2002cumulated; the discount log2(i + 1) is that of burges2005learning, sec. 6, the linear gain trec_eval's.
 
     >>> ndcg_at(Ranks.of([[1, 3]]), 10).round(4)    # (1 + 1/2) / (1 + 1/log2(3))
     array([0.9197])

@@ -6,7 +6,7 @@ replacement, and every query counts as often as its cluster was drawn (field2007
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -65,12 +65,21 @@ def _kept(draws: Draws) -> tuple[FloatArray, ...]:
 
 
 def replicates(metric: Metric, values: FloatArray, draws: Draws, ranks: Ranks | None = None) -> FloatArray:
-    """The metric in each replicate. For the median, tied ranks are drawn anew each time, so that chance in ties shows too."""
+    """The metric in each replicate.
+
+    The median is no mean, and its expected value over tie orders in every replicate is out of reach; there tied ranks are drawn
+    once in each replicate. The interval of a median under ties therefore holds the luck of the ties too, and is wider.
+    """
     if metric.aggregate == "median" and ranks is not None:
         return _medians(ranks, draws)
-    sums = np.bincount(draws.member, weights=values, minlength=draws.clusters)
-    sizes = np.bincount(draws.member, minlength=draws.clusters)
-    return np.concatenate([(times @ sums) / (times @ sizes) for times in draws])
+    return np.asarray(replicate_means([values], draws)[0], dtype=np.float64)
+
+
+def replicate_means(values: Sequence[FloatArray], draws: Draws) -> FloatArray:
+    """The means of several lists of values in each replicate, shape (lists, replicates)."""
+    sums = np.stack([np.bincount(draws.member, weights=v, minlength=draws.clusters) for v in (*values, np.ones(len(draws.member)))])
+    totals = np.concatenate([times @ sums.T for times in draws])
+    return np.asarray((totals[:, :-1] / totals[:, -1:]).T, dtype=np.float64)
 
 
 def interval(found: FloatArray, level: float = LEVEL) -> tuple[float, float]:
@@ -96,7 +105,8 @@ class Difference:
 def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:
     """Paired bootstrap: both sides in the same replicates; p is twice the smaller share of replicates on one side of zero.
 
-    One replicate is added to either side, so that p is never zero (davison1997bootstrap, sec. 4.2.3).
+    That is the level at which the percentile interval of the difference just reaches zero (efron1993introduction, ch. 15).
+    One replicate is added to either side, so p is never zero, and never below 2 / (replicates + 1).
     """
     if first.shape != second.shape:
         raise CrossmatchError(f"{first.shape} replicates cannot be paired with {second.shape}. Use the same number of samples.")

@@ -35,6 +35,7 @@ class Metric:
     aggregate: str = "mean"
     worst: float = 0.0
     needs: str = ""  # trials: "captions" or "images" or both must offer a choice
+    graded: bool = False  # counts every grade above zero, not only those of positives
     depth: Callable[[Ranks], IntArray] | None = None
     at: tuple[int, ...] = ()  # for families such as hit@k: the usual k
 
@@ -91,7 +92,7 @@ FAMILIES = (
     Metric("precision@k", "share of the first k that is positive", "retrieval", ranking.precision_at, 1.0,
            "manning2008introduction, eq. 8.1", label="P@k", at=(1, 5, 10)),
     Metric("ndcg@k", "discounted gain of the first k over the ideal", "retrieval", ranking.ndcg_at, 1.0,
-           "jarvelin2002cumulated, eq. 3", label="nDCG@k", at=(10,)),
+           "jarvelin2002cumulated; burges2005learning, sec. 6", label="nDCG@k", graded=True, at=(10,)),
     Metric("r-precision", "share of the first R that is positive", "retrieval", ranking.r_precision, 1.0,
            "chun2022eccv, eq. E.3", label="R-P", depth=_to_r),
     Metric("map@r", "mean precision over the first R places", "retrieval", ranking.map_at_r, 1.0,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.progress import track
 from crossmatch.core.result import Result, Row
 from crossmatch.core.standing import Standing
-from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicates
+from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicate_means, replicates
 from crossmatch.metrics.table import metric
 from crossmatch.run import ranks_of
 
@@ -23,6 +25,11 @@ class Comparison:
     second: Row
     difference: Difference
     p: float
+
+    @property
+    def at_floor(self) -> bool:
+        """No replicate disagreed: p is as small as this many replicates can tell."""
+        return self.difference.p <= 2 / (SAMPLES + 1)
 
     @property
     def better(self) -> int:
@@ -50,7 +57,8 @@ def compare(first: Result, second: Result) -> list[Comparison]:
         )
     for row in shared:
         require_same_protocol(row, rows[row.key], first.model, second.model)
-    found = [(row, rows[row.key], _difference(first, second, row, rows[row.key])) for row in shared]
+    parts = list(dict.fromkeys(row.part for row in shared))
+    found = [pair for part in track(parts, "comparing") for pair in _differences(first, second, part, shared, rows)]
     adjusted = holm([difference.p for _, _, difference in found])
     return [Comparison(first.task, a, b, difference, p) for (a, b, difference), p in zip(found, adjusted, strict=True)]
 
@@ -66,12 +74,21 @@ def require_same_protocol(a: Row, b: Row, first: str, second: str) -> None:
     )
 
 
-def _difference(first: Result, second: Result, a: Row, b: Row) -> Difference:
-    m = metric(a.metric)
-    found = []
-    for result in (first, second):
-        part = result.parts[a.part]
-        ranks = ranks_of(part, result.ties) if isinstance(part.evidence, Standing) else None
-        draws = Draws.of(part.clusters, SAMPLES, result.seed)
-        found.append(m.scale * replicates(m, part.values[m.name], draws, ranks))
-    return compare_replicates(found[0], found[1], b.value - a.value)
+def _differences(
+    first: Result, second: Result, name: str, shared: list[Row], rows: dict[str, Row]
+) -> Iterator[tuple[Row, Row, Difference]]:
+    """All metrics of one part, in the same replicates."""
+    draws = Draws.of(first.parts[name].clusters, SAMPLES, first.seed)
+    mine = [row for row in shared if row.part == name]
+    means = [row.metric for row in mine if metric(row.metric).aggregate == "mean"]
+    sides = [result.parts[name] for result in (first, second)]
+    drawn = replicate_means([part.values[m] for part in sides for m in means], draws)
+    for row in mine:
+        m = metric(row.metric)
+        if m.name in means:
+            pair = [drawn[side * len(means) + means.index(m.name)] for side in (0, 1)]
+        else:
+            ranks = [ranks_of(part, first.ties) if isinstance(part.evidence, Standing) else None for part in sides]
+            pair = [replicates(m, part.values[m.name], draws, r) for part, r in zip(sides, ranks, strict=True)]
+        other = rows[row.key]
+        yield row, other, compare_replicates(m.scale * pair[0], m.scale * pair[1], other.value - row.value)

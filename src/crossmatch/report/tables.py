@@ -27,8 +27,13 @@ def by_task(results: Sequence[Result]) -> list[list[Result]]:
     """Results that may share a table: the same task with the same options."""
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.task, *(f"{k} {v}" for k, v in sorted(result.options.items()))), []).append(result)
+        groups.setdefault(_heading(result), []).append(result)
     return list(groups.values())
+
+
+def _heading(result: Result) -> tuple[str, ...]:
+    """The task and what is unusual about its data or protocol; a table may hold results with more or fewer metrics."""
+    return result.task, *(f"{key} {value}" for key, value in sorted(result.options.items()) if key != "metrics")
 
 
 def results_table(results: Sequence[Result]) -> list[Table]:
@@ -73,7 +78,7 @@ def _split(row: Row) -> tuple[str, str, str]:
 
 
 def _title(results: list[Result]) -> str:
-    return " · ".join([results[0].task, *(f"{k} {v}" for k, v in results[0].options.items())])
+    return " · ".join(_heading(results[0]))
 
 
 def _notes(results: list[Result]) -> tuple[str, ...]:
@@ -102,7 +107,7 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
         body.append((
             c.first.part, metric(c.first.metric).label or c.first.metric, _number(c.first.value, c.first.unit),
             _number(c.second.value, c.second.unit), f"{_signed(c.difference.value, c.first.unit)} [{low}, {high}]",
-            p_value(c.p), verdict,
+            ("≤ " if c.at_floor else "") + p_value(c.p).removeprefix("< "), verdict,
         ))  # fmt: skip
     head = (("", "", first, second, "difference [95 %]", "p (Holm)", "better"),)
     return Table(f"{compared[0].task}: {second} minus {first}", head, tuple(body), 2)

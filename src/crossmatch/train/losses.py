@@ -23,7 +23,8 @@ def symmetric_contrastive(images: Tensor, texts: Tensor, scale: Tensor) -> Tenso
 
     and L_t2i likewise with u and v exchanged; `scale` is 1/τ. Rows are unit vectors, row i of both belongs together. All
     other pairs of the batch count as negatives, also those that happen to be true: the training data does not say.
-    Source: parekh2021cxc, eq. 1 (both directions); radford2021clip, fig. 3 (learned temperature).
+    Source: radford2021clip, fig. 3. parekh2021cxc, eq. 1, has the same two directions, but leaves the pair itself out of the
+    denominator and does not halve the sum.
 
     >>> one = torch.eye(3)
     >>> round(float(symmetric_contrastive(one, one, torch.tensor(100.0))), 4)

@@ -56,16 +56,16 @@ def left(folder):
 def test_run_prints_a_table_and_saves(crossmatch, tmp_path):
     code, out, err = crossmatch("run", "-m", "random", *QUICK, "-o", "r")
     assert code == 0
-    assert out.splitlines()[0] == f"{TASK} · size tiny"
-    assert err == f"saved r/random/{TASK}+size=tiny.json · crossmatch report r\n"
-    assert left(tmp_path) == [f"r/random/{TASK}+size=tiny.json", f"r/random/{TASK}+size=tiny.npz"]
+    assert out.splitlines()[0] == f"{TASK} · samples 10 · size tiny"
+    assert err == f"saved r/random/{TASK}+samples=10+size=tiny.json · crossmatch report r\n"
+    assert left(tmp_path) == [f"r/random/{TASK}+samples=10+size=tiny.{end}" for end in ("json", "npz")]
 
 
 def test_json_is_pure_and_holds_what_is_saved(crossmatch, tmp_path):
     code, out, err = crossmatch("run", "-m", "random", *QUICK, "--json")
     assert code == 0
     told = json.loads(out)
-    saved = load(tmp_path / "results" / "random" / f"{TASK}+size=tiny.json")
+    saved = load(tmp_path / "results" / "random" / f"{TASK}+samples=10+size=tiny.json")
     assert told == {TASK: saved.as_json()}
     assert len(err.splitlines()) == 1
 
@@ -82,9 +82,11 @@ def test_the_options_reach_the_evaluation(crossmatch, tmp_path):
     words = ("--metrics", "hit@3, map@r", "--ties", "pessimistic", "--seed", "4", "--split", "val", "--name", "me & you")
     code, out, _ = crossmatch("run", "-m", "random:2", *QUICK, *words, "--json")
     assert code == 0
-    result = load(next((tmp_path / "results").glob(f"me-you~*/{TASK}+size=tiny+split=val.json")))
+    result = load(next((tmp_path / "results").glob(f"me-you~*/{TASK}+metrics=hit@3,map@r+*.json")))
     assert (result.model, result.ties, result.seed, result.samples) == ("me & you", "pessimistic", 4, 10)
-    assert result.options == {"split": "val", "size": "tiny"}
+    assert result.options == {
+        "split": "val", "size": "tiny", "ties": "pessimistic", "samples": "10", "seed": "4", "metrics": "hit@3,map@r",
+    }  # fmt: skip
     assert result.system == "system|random|seed:2"
     assert {key.rsplit("/", 1)[1] for key in json.loads(out)[TASK]} == {"hit@3", "map@r"}
 
@@ -143,7 +145,9 @@ def test_every_listed_name_can_be_used(crossmatch):
 def test_the_module_runs_and_standard_error_is_quiet_when_piped(tmp_path):
     done = outside("run", "-m", "random", *QUICK, "--metrics", "hit@1", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [f"saved results/random/{TASK}+size=tiny.json · crossmatch report results"]
+    assert done.stderr.splitlines() == [
+        f"saved results/random/{TASK}+metrics=hit@1+samples=10+size=tiny.json · crossmatch report results"
+    ]
 
 
 def test_a_reader_that_leaves_early_is_no_failure(tmp_path):

@@ -178,13 +178,13 @@ def test_every_number_of_a_result_is_in_its_table():
     for r in both:
         for row in r.rows:
             assert value_with_error(row) in text
-    assert table.title == "own"
+    assert table.title == "own · samples 20"
     assert all(len(line) == len(table.head[0]) for line in (*table.head, *table.rows))
 
 
 def test_one_table_for_each_task_and_a_dash_for_what_is_missing():
     tables = results_table([result(), result(benchmark=TRIALS), result("oracle", metrics=("hit@1",))])
-    assert [t.title for t in tables] == ["own", "forced"]
+    assert [t.title for t in tables] == ["own · samples 20", "forced · samples 20"]
     assert "–" in as_text(tables[0])
 
 
