@@ -98,8 +98,7 @@ class Ranks:
         listed = standing.listed
         kept = np.flatnonzero(listed.grade >= positive)
         query = np.repeat(np.arange(len(listed.query)), listed.count)[kept]
-        order = np.lexsort((standing.above[kept], query))
-        kept = kept[order]
+        kept = kept[np.argsort(query * (standing.gallery + 1) + standing.above[kept], kind="stable")]
         start = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=len(listed.query)))])
         gallery = np.full(len(listed.query), standing.gallery, dtype=np.int64)
         return cls(

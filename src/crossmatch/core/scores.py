@@ -261,7 +261,8 @@ def _squared_lengths(vectors: NDArray[np.floating], ids: IdArray, side: str) -> 
 
 def _quiet_squares(part: NDArray[np.floating]) -> FloatArray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # each thread has its own state
-        return exact_dot(part, part)
+        wide = part.astype(np.float64)
+        return np.asarray(np.add.reduce(wide * wide, axis=1), dtype=np.float64)  # each row by itself, in one fixed order
 
 
 def _inverse_lengths(squares: FloatArray, ids: IdArray, side: str) -> FloatArray:
