@@ -26,7 +26,7 @@ def median_rank(ranks: Ranks) -> float:
     with h, h' the two middle places (equal for an odd number of queries). The number of queries at rank r or better is
     a sum of independent yes-or-no variables, whose distribution is computed exactly. The median of the mean ranks would
     be another number: a random scorer with five positives per query would seem to beat it.
-    Source: karpathy2015deep, sec. 4.2.
+    Source: karpathy2015deep.
 
     >>> median_rank(Ranks.of([[1], [7], [3], [5]]))
     4.0

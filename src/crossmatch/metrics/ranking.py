@@ -20,7 +20,7 @@ def hit_at(ranks: Ranks, k: int) -> FloatArray:
 
         hit@k = 1[min rank <= k];   under ties 1 - C(n, m) / C(s, m) with m = k - a, for the group of the best positive
 
-    Source: karpathy2015deep, sec. 4.2; ties by the hypergeometric distribution.
+    Source: karpathy2015deep; ties by the hypergeometric distribution.
 
     >>> hit_at(Ranks.of([[3, 9], [6]]), 5)
     array([1., 0.])
@@ -59,7 +59,7 @@ def r_precision(ranks: Ranks) -> FloatArray:
 
         R-P = 1/R · Σ_i 1[rank_i <= R]
 
-    Source: chun2022eccv, eq. E.3; musgrave2020metric, sec. 3.
+    Source: chun2022eccv, eq. E.3; musgrave2020metric.
 
     >>> r_precision(Ranks.of([[1, 4, 5]]))          # three positives, one of them in the top three
     array([0.33333333])
@@ -74,7 +74,7 @@ def map_at_r(ranks: Ranks) -> FloatArray:
 
     Under ties the place a + j of a group is a positive with probability p/s, and then b + 1 + (j - 1)(p - 1)/(s - 1)
     positives are expected up to it; the sum over j has a closed form in harmonic numbers.
-    Source: musgrave2020metric, sec. 3; chun2022eccv, sec. 4.1.
+    Source: musgrave2020metric; chun2022eccv, sec. 4.1.
 
     >>> map_at_r(Ranks.of([[1, 2, 9]]))             # (1/1 + 2/2) / 3
     array([0.66666667])
@@ -112,7 +112,7 @@ def reciprocal_rank(ranks: Ranks) -> FloatArray:
 def first_rank(ranks: Ranks) -> FloatArray:
     """The rank of the best positive, counted from one (smaller is better); under ties its mean a + (s + 1)/(p + 1).
 
-    Source: karpathy2015deep, sec. 4.2 (its median over the queries is `Med r`).
+    Source: karpathy2015deep (its median over the queries is `Med r`).
 
     >>> first_rank(Ranks.of([[2, 3], [4]]))
     array([2., 4.])
@@ -126,8 +126,8 @@ def ndcg_at(ranks: Ranks, k: int) -> FloatArray:
 
         nDCG@k = Σ_{i<=k} g_i / log2(i + 1)  /  the same for the ideal order
 
-    Under ties every place of a group gains the group's mean grade (mcsherry2008computing, sec. 3).
-    Source: jarvelin2002cumulated; the discount log2(i + 1) is that of burges2005learning, sec. 6, the linear gain trec_eval's.
+    Under ties every place of a group gains the group's mean grade (mcsherry2008computing).
+    Source: jarvelin2002cumulated; the discount log2(i + 1) is that of burges2005learning, the linear gain trec_eval's.
 
     >>> ndcg_at(Ranks.of([[1, 3]]), 10).round(4)    # (1 + 1/2) / (1 + 1/log2(3))
     array([0.9197])

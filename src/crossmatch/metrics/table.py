@@ -85,14 +85,14 @@ def _to_first(ranks: Ranks) -> IntArray:
 LARGEST_K = 10**9
 
 FAMILIES = (
-    Metric("hit@k", "any positive among the first k", "retrieval", ranking.hit_at, 1.0, "karpathy2015deep, sec. 4.2",
+    Metric("hit@k", "any positive among the first k", "retrieval", ranking.hit_at, 1.0, "karpathy2015deep",
            label="R@k", at=(1, 5, 10)),
     Metric("recall@k", "share of the positives among the first k", "retrieval", ranking.recall_at, 1.0,
            "manning2008introduction, eq. 8.2", label="recall@k", at=(1, 5, 10)),
     Metric("precision@k", "share of the first k that is positive", "retrieval", ranking.precision_at, 1.0,
            "manning2008introduction, eq. 8.1", label="P@k", at=(1, 5, 10)),
     Metric("ndcg@k", "discounted gain of the first k over the ideal", "retrieval", ranking.ndcg_at, 1.0,
-           "jarvelin2002cumulated; burges2005learning, sec. 6", label="nDCG@k", graded=True, at=(10,)),
+           "jarvelin2002cumulated; burges2005learning", label="nDCG@k", graded=True, at=(10,)),
     Metric("r-precision", "share of the first R that is positive", "retrieval", ranking.r_precision, 1.0,
            "chun2022eccv, eq. E.3", label="R-P", depth=_to_r),
     Metric("map@r", "mean precision over the first R places", "retrieval", ranking.map_at_r, 1.0,
@@ -100,9 +100,9 @@ FAMILIES = (
     Metric("mrr", "mean of one over the rank of the best positive", "retrieval", ranking.reciprocal_rank, 1.0,
            "voorhees1999trec", label="MRR", depth=_to_first),
     Metric("median-rank", "median rank of the best positive", "retrieval", ranking.first_rank, 1.0,
-           "karpathy2015deep, sec. 4.2", label="Med r", unit="rank", aggregate="median", worst=np.inf, depth=_to_first),
+           "karpathy2015deep", label="Med r", unit="rank", aggregate="median", worst=np.inf, depth=_to_first),
     Metric("mean-rank", "mean rank of the best positive", "retrieval", ranking.first_rank, 1.0,
-           "karpathy2015deep, sec. 4.2", label="Mean r", unit="rank", worst=np.inf, depth=_to_first),
+           "karpathy2015deep", label="Mean r", unit="rank", worst=np.inf, depth=_to_first),
     Metric("i2t", "every image strictly prefers its own caption", "trials", choice.i2t_choice, 1.0,
            "miranda2024bivlc, eq. 1", label="I2T", needs="captions"),
     Metric("t2i", "every caption strictly prefers its own image", "trials", choice.t2i_choice, 1.0,

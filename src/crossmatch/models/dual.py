@@ -134,7 +134,7 @@ class DualEncoderNet(nn.Module):
 
 
 class Dual:
-    """A trained dual encoder. Embeddings do not depend on what else is in the batch.
+    """A trained dual encoder. Embeddings depend on what else is in the batch by rounding alone (a test holds 1e-5).
 
     `recipe` is what made it (kept in model.json, so that a training with the same recipe need not run again).
     """
