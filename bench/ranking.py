@@ -20,7 +20,7 @@ import numpy as np
 from crossmatch.core.judgements import Listed
 from crossmatch.core.ranks import Ranks
 from crossmatch.core.scores import Embeddings
-from crossmatch.core.standing import stand
+from crossmatch.core.sweep import stand
 from crossmatch.metrics.table import metric
 
 IMAGES, CAPTIONS, DIMENSIONS = 5_000, 25_000, 512

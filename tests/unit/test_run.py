@@ -214,12 +214,14 @@ def aligned(source):
 
 @pytest.mark.parametrize("tile", [1, 7, 40])
 def test_the_block_changes_nothing(monkeypatch, tile):
-    import crossmatch.run as loop
-    from crossmatch.core.standing import stand
+    import crossmatch.evidence as gathering
+    from crossmatch.core.sweep import sweep
 
     want = rows(evaluate(some_embeddings(), own(RETRIEVAL), samples=20))
     for compiled in (False, True):
-        monkeypatch.setattr(loop, "stand", lambda said, wanted, c=compiled: stand(said, wanted, tile=tile, threads=2, compiled=c))
+        monkeypatch.setattr(
+            gathering, "sweep", lambda said, lists, cuts, c=compiled: sweep(said, lists, cuts, tile=tile, threads=2, compiled=c)
+        )
         assert rows(evaluate(some_embeddings(), own(RETRIEVAL), samples=20)) == want
 
 
@@ -331,7 +333,7 @@ def test_damaged_evidence_is_refused(tmp_path, damage):
 def test_results_of_another_format_are_refused(tmp_path):
     path = save(evaluate("random", own(), samples=10), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-    with pytest.raises(CrossmatchError, match="format 99, not 1"):
+    with pytest.raises(CrossmatchError, match="format 99, not 2"):
         load(path)
 
 
@@ -449,7 +451,7 @@ def test_a_run_of_one_direction_is_evaluated_and_the_other_is_noted(tmp_path):
     model = write_run(tmp_path / "a.trec", HELD.image_ids, HELD.caption_ids, deep(12))
     result = evaluate(model, own(), samples=10)
     assert {r.part for r in result.rows} == {"i2t"}
-    assert result.notes == ("not in the run file, so not evaluated: t2i",)
+    assert result.notes == ("not evaluated, for want of scores in that direction: t2i",)
 
 
 def test_a_run_of_the_wrong_direction_only_is_told_so(tmp_path):

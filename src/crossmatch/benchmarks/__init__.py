@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from crossmatch.benchmarks.coco import COCO_1K, COCO_5K, PMRP
+from crossmatch.benchmarks.cxc import CXC, CXC_SIS, CXC_SITS, CXC_STS
 from crossmatch.benchmarks.diorama import DIORAMA_RETRIEVAL
+from crossmatch.benchmarks.eccv import ECCV_CAPTION
+from crossmatch.benchmarks.folder import folder_task
 from crossmatch.core.benchmark import Benchmark
 from crossmatch.core.catalog import Catalog
+from crossmatch.core.errors import WrongWords
 from crossmatch.core.plugins import plugged
 
-BUILT_IN = (DIORAMA_RETRIEVAL,)
+BUILT_IN = (COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, DIORAMA_RETRIEVAL)
 
 
 def benchmarks() -> Catalog[Benchmark]:
     """All benchmarks by name."""
     found = {b.name: b for b in BUILT_IN}
     return Catalog("task", found | {b.name: b for b in plugged(Benchmark)})
+
+
+def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:
+    """A benchmark by name, `name+option=value`, or `collection:FOLDER`; and the options to load it with.
+
+    >>> found, options = benchmark_named("cxc-sits+query=caption", {"split": "val"})
+    >>> found.name, options
+    ('cxc-sits', {'split': 'val', 'query': 'caption'})
+    """
+    if isinstance(named, Benchmark):
+        return named, dict(options)
+    if named.startswith("collection:"):
+        found, own = folder_task(named.removeprefix("collection:"))
+        return found, {**options, **own}
+    name, *marks = named.split("+")
+    own = {}
+    for mark in marks:
+        key, equals, value = mark.partition("=")
+        if not equals or not key or not value:
+            raise WrongWords(f"{named} has {mark!r} where option=value was expected, as in cxc-sits+query=caption.")
+        own[key] = value
+    return benchmarks()[name], {**options, **own}

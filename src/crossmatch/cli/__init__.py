@@ -10,6 +10,10 @@ from typing import Any
 import click
 
 from crossmatch import __version__
+from crossmatch.cli.cache import cache_group, cache_options
+from crossmatch.cli.correlate import correlate
+from crossmatch.cli.data import data
+from crossmatch.cli.export import export
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 RESULTS = click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
@@ -20,6 +24,10 @@ RESULTS = click.option("-o", "--output", type=click.Path(path_type=Path), defaul
 @click.version_option(__version__, prog_name="crossmatch")
 def cli() -> None:
     """What an image-text model really matched: exact, fast, honest about uncertainty."""
+
+
+for command in (cache_group, correlate, data, export):
+    cli.add_command(command)
 
 
 @cli.command()
@@ -41,41 +49,56 @@ def demo(output: Path, size: str) -> None:
 
 @cli.command()
 @click.option("-m", "--model", required=True, help="A model: random, oracle, precomputed:FILE, a trained folder (see `models`).")
-@click.option("-t", "--task", "tasks", required=True, help="One or more tasks, separated by commas (see `tasks`).")
+@click.option(
+    "-t",
+    "--task",
+    "tasks",
+    required=True,
+    help="One or more tasks, separated by commas (see `tasks`); with options as in cxc+split=val; or collection:FOLDER.",
+)
 @RESULTS
 @click.option("--name", help="Call the model so in tables and files.")
 @click.option("--metrics", help="Metrics to report instead of the task's own, separated by commas (see `metrics`).")
 @click.option("--ties", type=click.Choice(["expected", "pessimistic", "optimistic"]), default="expected", show_default=True)
 @click.option("--split", help="Split of the data, where the task has several.")
 @click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
+@click.option("--limit", type=click.IntRange(1), help="Evaluate so many random images only; the result is marked as partial.")
 @click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap and of --limit.")
+@cache_options
+@click.option("--published", is_flag=True, help="Show published results of the same tasks in tables of their own.")
 @click.option("--json", "as_json", is_flag=True, help="Print {task: {metric: value}} on standard output.")
 def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | None, ties: str, split: str | None, size: str | None,
-        samples: int, seed: int, as_json: bool) -> None:  # fmt: skip
-    """Evaluate a model."""
-    from crossmatch.benchmarks import benchmarks
+        limit: int | None, samples: int, seed: int, cache: Path | None, no_cache: bool, published: bool,
+        as_json: bool) -> None:  # fmt: skip
+    """Evaluate a model. Tasks on one collection share one pass over its images, captions and scores."""
+    from crossmatch.cli.cache import score_cache
     from crossmatch.core.result import save
     from crossmatch.metrics.table import metric
-    from crossmatch.models import make_model
+    from crossmatch.report.published import beside
     from crossmatch.report.tables import as_text, results_table
-    from crossmatch.run import evaluate
+    from crossmatch.run import evaluate_all
 
     options: dict[str, Any] = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
-    declared = [benchmarks()[task.strip()] for task in tasks.split(",") if task.strip()]
-    if not declared:
+    named = [task.strip() for task in tasks.split(",") if task.strip()]
+    if not named:
         raise WrongWords("no task was named. `crossmatch tasks` lists them all.")
     chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
-    made = make_model(model)
-    results = [
-        evaluate(made, b, name=name or model, ties=ties, samples=samples, seed=seed, metrics=chosen, **options) for b in declared
-    ]
+    results = evaluate_all(
+        model, named, name=name, ties=ties, samples=samples, seed=seed, metrics=chosen, limit=limit,
+        cache=score_cache(cache, no_cache), **options,
+    )  # fmt: skip
     saved = [save(result, output) for result in results]
     if as_json:
-        click.echo(json.dumps({result.task: result.as_json() for result in results}, indent=1))
+        click.echo(json.dumps({_heading(named[n], r.task): r.as_json() for n, r in enumerate(results)}, indent=1))
     else:
-        click.echo("\n\n".join(as_text(table) for table in results_table(results)))
+        click.echo("\n\n".join(as_text(table) for table in [*results_table(results), *(beside(results) if published else ())]))
     click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {output}", err=True)
+
+
+def _heading(named: str, task: str) -> str:
+    """The key of a task in the printed json: as it was asked for, so that cxc and cxc+split=val stand side by side."""
+    return named if "+" in named else task
 
 
 @cli.command()
@@ -91,12 +114,13 @@ def compare(results: tuple[Path, ...], as_json: bool) -> None:
 @cli.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=Path("report.html"), show_default=True)
-def report(results: tuple[Path, ...], output: Path) -> None:
+@click.option("--published", is_flag=True, help="Show published results of the same tasks in tables of their own.")
+def report(results: tuple[Path, ...], output: Path, published: bool) -> None:
     """Write one self-contained html page about all results in these folders."""
     from crossmatch.core.result import load_all
     from crossmatch.report.html import write_report
 
-    click.echo(write_report(load_all(list(results)), output))
+    click.echo(write_report(load_all(list(results)), output, published))
 
 
 @cli.group()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
+from crossmatch.core.pairs import Similarity
+from crossmatch.core.plausible import Plausible
 from crossmatch.core.trials import Trials
+
+Judged = Judgements | Plausible
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,42 +24,55 @@ class Retrieval:
     """A collection to search and one or more sets of judgements to score by, each under its name."""
 
     collection: Collection
-    judgements: Mapping[str, Judgements]
+    judgements: Mapping[str, Judged]
 
     def __post_init__(self) -> None:
         if not self.judgements:
             raise CrossmatchError("a retrieval benchmark needs judgements. Give at least Judgements.from_links(collection).")
         for name, said in self.judgements.items():
-            if said.shape != self.collection.shape:
-                raise CrossmatchError(f"judgements {name!r} are {said.shape}, but the collection is {self.collection.shape}.")
+            expected = tuple(len(self.collection.ids(side)) for side in sides_of(said))
+            if said.shape != expected:
+                raise CrossmatchError(f"judgements {name!r} are {said.shape}, but the collection is {expected}.")
 
-    def in_order(self) -> Retrieval:
-        """The same data with images and captions sorted by id, so that nothing can depend on the order they came in."""
-        held = self.collection
-        image, caption = np.argsort(held.image_ids, kind="stable"), np.argsort(held.caption_ids, kind="stable")
-        if (np.diff(image) > 0).all() and (np.diff(caption) > 0).all():
-            return self
-        row, column = np.argsort(image), np.argsort(caption)
-        links = np.stack([row[held.links[:, 0]], column[held.links[:, 1]]], axis=1)
-        sorted_ = Collection(
-            held.image_ids[image], held.caption_ids[caption], tuple(held.captions[n] for n in caption),
-            links[np.lexsort(links.T[::-1])], held.open_image,
-        )  # fmt: skip
-        judgements = {
-            name: replace(said, rows=row[said.rows], columns=column[said.columns]) for name, said in self.judgements.items()
-        }
-        return Retrieval(sorted_, judgements)
+    def reordered(self, image: IntArray, caption: IntArray, collection: Collection | None = None) -> Retrieval:
+        """The items at these positions, in this order, and the judgements among them."""
+        at = {"image": image, "caption": caption}
+        found = {name: said.reordered(*(at[side] for side in sides_of(said))) for name, said in self.judgements.items()}
+        kept = {name: said for name, said in found.items() if said is not None}
+        if not kept:
+            raise WrongWords(f"no positive is left among {len(image)} images. Raise --limit.")
+        return Retrieval(collection or self.collection.reordered(image, caption), kept)
 
 
-Loaded = Retrieval | Trials
+def sides_of(said: Judged) -> tuple[str, str]:
+    """What the rows and the columns are."""
+    return said.sides if isinstance(said, Judgements) else ("image", "caption")
+
+
+Loaded = Retrieval | Similarity | Trials
 
 
 def in_order(data: Loaded) -> Loaded:
-    """Data sorted by id: the order of evaluation, and of the hash."""
-    if isinstance(data, Retrieval):
-        return data.in_order()
-    order = np.argsort(data.ids, kind="stable")
-    return Trials(data.ids[order], data.images[order], data.captions[order], data.categories[order], data.open_image)
+    """Data in canonical order: the order of evaluation, and of the hash."""
+    if isinstance(data, Trials):
+        return data.chosen(np.argsort(data.ids, kind="stable"))
+    return data.reordered(*canonical_order(data.collection))
+
+
+def canonical_order(held: Collection) -> tuple[IntArray, IntArray]:
+    """The order in which images and captions are evaluated: by id, so that nothing depends on the order they came in."""
+    return np.argsort(held.image_ids, kind="stable"), np.argsort(held.caption_ids, kind="stable")
+
+
+def limited(data: Loaded, limit: int, seed: int) -> Loaded:
+    """A seeded part of the data, for a quick look: so many trials, or images with the captions linked to them."""
+    rng = np.random.default_rng([seed, 7])
+    if isinstance(data, Trials):
+        data = data.chosen(np.argsort(data.ids, kind="stable"))
+        return data.chosen(np.sort(rng.permutation(len(data.ids))[:limit]))
+    held = data.collection
+    image = np.argsort(held.image_ids, kind="stable")[rng.permutation(held.shape[0])[:limit]]
+    return data.reordered(image, np.unique(held.links[np.isin(held.links[:, 0], image), 1]))
 
 
 @dataclass(frozen=True)
@@ -102,8 +120,13 @@ class Benchmark:
 def _count(data: Loaded, key: str) -> Count:
     if isinstance(data, Trials):
         return Count(len(data.ids), len(data.ids))
+    if isinstance(data, Similarity):
+        return Count(len(np.unique(data.query)), len(data.query))
     direction, judged = key.split("/")
     said = data.judgements[judged]
+    if isinstance(said, Plausible):
+        found = said.positives(direction)
+        return Count(found.shape[1], int(found[0].sum()))
     return Count(len(said.listed(direction).query), said.count)
 
 
@@ -118,10 +141,16 @@ def data_hash(data: Loaded) -> str:
         held = data.collection
         texts = [held.image_ids, held.caption_ids, np.asarray(held.captions)]
         arrays = [held.links[np.lexsort(held.links.T[::-1])]]
-        for name, said in data.judgements.items():
-            digest.update(f"{name} {said.positive} {said.complete}".encode())
+        judged = data.judgements if isinstance(data, Retrieval) else {data.direction: data.said}
+        for name, said in judged.items():
+            if isinstance(said, Plausible):
+                digest.update(f"{name} {said.zetas} {said.caps}".encode())
+                arrays += [said.labels[said.rows], said.labels[said.columns]]
+                continue
+            unusual = f" {said.kind}" if said.kind != "image-caption" else f" {said.only}" if said.only else ""
+            digest.update(f"{name} {said.positive} {said.complete}{unusual}".encode())
             order = np.lexsort((said.columns, said.rows))
-            arrays += [said.rows[order], said.columns[order], said.grades[order]]
+            arrays += [said.rows[order], said.columns[order], said.grades[order], *(said.folds or ()), np.sort(said.absent)]
     for text in texts:
         digest.update("\0".join(text.tolist()).encode() + b"\1")
     for array in arrays:

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+# The side of the queries and the side of the candidates in each direction.
+SIDES = {"i2t": ("image", "caption"), "t2i": ("caption", "image"), "t2t": ("caption", "caption"), "i2i": ("image", "image")}
+
+
 @dataclass(frozen=True, eq=False)
 class Collection:
     """Images and captions by id. Images open lazily, through `open_image(id)`.
 
     `links` are pairs (image index, caption index): a caption may belong to several images and the other way round.
+    `captions` may be empty where only the ids are known: enough for precomputed scores, and for nothing else.
 
     >>> pets = Collection.of({"cat.jpg": ["A cat."], "dog.jpg": ["A dog.", "A dog runs."]})
     >>> pets
@@ -40,11 +45,11 @@ class Collection:
         object.__setattr__(self, "captions", tuple(self.captions))
         links = as_whole(self.links, "links")
         object.__setattr__(self, "links", links)
-        if len(self.captions) != len(self.caption_ids):
+        if self.captions and len(self.captions) != len(self.caption_ids):
             raise CrossmatchError(
                 f"{len(self.captions):,} captions came with {len(self.caption_ids):,} caption ids. Give one id per caption."
             )
-        for caption_id, caption in zip(self.caption_ids, self.captions, strict=True):
+        for caption_id, caption in zip(self.caption_ids, self.captions, strict=False):
             if not isinstance(caption, str) or not caption.strip():
                 raise CrossmatchError(f"caption {str(caption_id)!r} is {caption!r}; a text was expected. Mend or remove it.")
         if links.ndim != 2 or links.shape[1] != 2:
@@ -77,6 +82,9 @@ class Collection:
     def shape(self) -> tuple[int, int]:
         return len(self.image_ids), len(self.caption_ids)
 
+    def ids(self, side: str) -> IdArray:
+        return self.image_ids if side == "image" else self.caption_ids
+
     def owners(self) -> IntArray:
         """For each caption the first image it is linked to (itself a cluster of its own if it has none)."""
         owner = np.arange(self.shape[1], dtype=np.int64) + self.shape[0]
@@ -89,6 +97,15 @@ class Collection:
     def caption_positions(self, ids: IdArray) -> IntArray:
         return positions(ids, self.caption_ids, "caption", "the collection")
 
+    def texts(self, which: Sequence[int] | None = None) -> list[str]:
+        """The captions at these positions, or all of them."""
+        if not self.captions:
+            raise CrossmatchError(
+                "this collection has no texts, only the ids of its captions. Evaluate precomputed embeddings or scores "
+                "(-m precomputed:FILE), or get the texts: crossmatch data list"
+            )
+        return [self.captions[n] for n in which] if which is not None else list(self.captions)
+
     def images(self, which: Sequence[int]) -> list[Image]:
         """Open the images at these positions."""
         if self.open_image is None:
@@ -96,6 +113,16 @@ class Collection:
                 "this collection has no pictures, only ids. Evaluate precomputed embeddings or scores: -m precomputed:FILE"
             )
         return [self.open_image(str(self.image_ids[i])) for i in which]
+
+    def reordered(self, image: IntArray, caption: IntArray) -> Collection:
+        """The items at these positions, in this order; links among them are kept."""
+        row, column = (np.full(n, -1, dtype=np.int64) for n in self.shape)
+        row[image], column[caption] = np.arange(len(image)), np.arange(len(caption))
+        links = np.stack([row[self.links[:, 0]], column[self.links[:, 1]]], axis=1)
+        links = links[(links >= 0).all(axis=1)]
+        texts = tuple(self.captions[n] for n in caption) if self.captions else ()
+        kept = self.image_ids[image], self.caption_ids[caption], texts, links[np.lexsort(links.T[::-1])]
+        return Collection(*kept, self.open_image)
 
     def __repr__(self) -> str:
         return f"Collection({self.shape[0]:,} images, {self.shape[1]:,} captions, {len(self.links):,} links)"

@@ -13,7 +13,8 @@ from crossmatch.core.arrays import FloatArray, IntArray, frozen, require_finite
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Listed
 from crossmatch.core.scores import Matrix
-from crossmatch.core.standing import Standing, stand
+from crossmatch.core.standing import Standing
+from crossmatch.core.sweep import stand
 
 TIES = ("expected", "pessimistic", "optimistic")
 
@@ -98,15 +99,15 @@ class Ranks:
         listed = standing.listed
         kept = np.flatnonzero(listed.grade >= positive)
         query = np.repeat(np.arange(len(listed.query)), listed.count)[kept]
-        kept = kept[np.argsort(query * (standing.gallery + 1) + standing.above[kept], kind="stable")]
+        longest = int(standing.gallery.max())
+        kept = kept[np.argsort(query * (longest + 1) + standing.above[kept], kind="stable")]
         start = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=len(listed.query)))])
-        gallery = np.full(len(listed.query), standing.gallery, dtype=np.int64)
         return cls(
             start.astype(np.int64),
             standing.above[kept],
             standing.size[kept],
             listed.grade[kept],
-            gallery,
+            standing.gallery.copy(),
             standing.depth.copy(),
         )
 
@@ -141,6 +142,13 @@ class Ranks:
     def together(self) -> IntArray:
         """For each tie group, how many positives it holds."""
         return np.diff(np.append(self.leader, len(self.above)))
+
+    def chosen(self, queries: IntArray) -> Ranks:
+        """The ranks of some of the queries."""
+        count = self.count[queries]
+        start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        kept = np.arange(start[-1]) - np.repeat(start[:-1] - self.start[queries], count)
+        return Ranks(start, self.above[kept], self.size[kept], self.gain[kept], self.gallery[queries], self.depth[queries])
 
     def settle(self, ties: str) -> Ranks:
         """Break ties: `optimistic` puts positives first, `pessimistic` last; `expected` keeps them open."""

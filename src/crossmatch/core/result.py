@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from crossmatch.core.cuts import ARRAYS as CUT_ARRAYS
+from crossmatch.core.cuts import Cuts
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Listed
+from crossmatch.core.pairs import Pairs
 from crossmatch.core.standing import Standing
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Row:
     ties: float  # percent of queries in which a positive is level with a candidate that is none
     unjudged: float | None  # percent of the retrieved pairs, down to `unjudged_at`, that nobody judged
     signature: str
+    std: float | None = None  # the spread over samples, where a paper reports it
 
     @property
     def key(self) -> str:
@@ -46,14 +50,18 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The evidence behind the rows of one part: standings for retrieval, scores for trials; and the cluster of each query."""
+    """The evidence behind the rows of one part: standings or cuts for retrieval, scores for trials, rated pairs.
+
+    `clusters` and `folds` are those of each query (of each pair, where pairs are the evidence).
+    """
 
     ids: np.ndarray[Any, np.dtype[np.str_]]
     clusters: np.ndarray[Any, np.dtype[np.int64]]
-    evidence: Standing | np.ndarray[Any, np.dtype[np.float64]]
+    evidence: Standing | Cuts | Pairs | np.ndarray[Any, np.dtype[np.float64]]
     positive: float = 1.0
     complete: bool = False
     values: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
+    folds: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +87,13 @@ class Result:
         raise CrossmatchError(f"there is no {key!r} in this result; it has {', '.join(r.key for r in self.rows)}.")
 
     def as_json(self) -> dict[str, float]:
-        """`{part/metric: value}`, rounded to what can be told apart."""
-        return {row.key: round(row.value, 4) for row in self.rows}
+        """`{part/metric: value}`, rounded to what can be told apart; a spread stands beside its value."""
+        found = {}
+        for row in self.rows:
+            found[row.key] = round(row.value, 4)
+            if row.std is not None:
+                found[f"{row.key}-std"] = round(row.std, 4)
+        return found
 
 
 def save(result: Result, folder: Path) -> Path:
@@ -92,17 +105,10 @@ def save(result: Result, folder: Path) -> Path:
     for name, part in result.parts.items():
         arrays |= {f"{name}:ids": part.ids, f"{name}:clusters": part.clusters}
         arrays |= {f"{name}:value:{metric}": values for metric, values in part.values.items()}
-        heads[name] = {"positive": part.positive, "complete": part.complete}
-        if isinstance(part.evidence, Standing):
-            listed = part.evidence.listed
-            heads[name]["gallery"] = part.evidence.gallery
-            arrays |= {f"{name}:{k}": v for k, v in (
-                ("query", listed.query), ("start", listed.start), ("item", listed.item.astype(np.int32)), ("grade", listed.grade),
-                ("above", part.evidence.above.astype(np.int32)), ("size", part.evidence.size.astype(np.int32)),
-                ("depth", part.evidence.depth),
-            )}  # fmt: skip
-        else:
-            arrays[f"{name}:scores"] = part.evidence
+        heads[name] = {"positive": part.positive, "complete": part.complete, **_head_of(part.evidence)}
+        arrays |= {f"{name}:{key}": values for key, values in _arrays_of(part.evidence).items()}
+        if part.folds is not None:
+            arrays[f"{name}:folds"] = part.folds
     _write(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
     head = {
         "format": FORMAT, "model": result.model, "task": result.task, "system": result.system, "options": dict(result.options),
@@ -171,12 +177,43 @@ def _cleaned(text: str) -> str:
 def _part(name: str, about: dict[str, Any], arrays: dict[str, Any]) -> Part:
     mine = {key.removeprefix(f"{name}:"): value for key, value in arrays.items() if key.startswith(f"{name}:")}
     values = {key.removeprefix("value:"): value for key, value in mine.items() if key.startswith("value:")}
-    if "scores" in mine:
-        evidence: Any = mine["scores"]
+    return Part(
+        mine["ids"], mine["clusters"], _evidence(mine, about), about["positive"], about["complete"], values, mine.get("folds")
+    )  # fmt: skip
+
+
+NARROW = ("item", "above", "size", "k", "level", "positive_above", "positive_level", "positives")  # kept in 32 bits
+
+
+def _head_of(evidence: Standing | Cuts | Pairs | np.ndarray[Any, Any]) -> dict[str, Any]:
+    return {"caps": list(evidence.caps)} if isinstance(evidence, Cuts) else {}
+
+
+def _arrays_of(evidence: Standing | Cuts | Pairs | np.ndarray[Any, Any]) -> dict[str, Any]:
+    """The arrays of any evidence; which ones there are tells on reading what it was."""
+    if isinstance(evidence, np.ndarray):
+        return {"scores": evidence}
+    if isinstance(evidence, Pairs):
+        return {"human": evidence.human, "model": evidence.model, "query": evidence.query}
+    if isinstance(evidence, Cuts):
+        found = {name: getattr(evidence, name) for name in CUT_ARRAYS}
     else:
-        listed = Listed(mine["query"], mine["start"], mine["item"].astype(np.int64), mine["grade"])
-        evidence = Standing(listed, mine["above"].astype(np.int64), mine["size"].astype(np.int64), mine["depth"], about["gallery"])
-    return Part(mine["ids"], mine["clusters"], evidence, about["positive"], about["complete"], values)
+        listed = evidence.listed
+        found = {"query": listed.query, "start": listed.start, "item": listed.item, "grade": listed.grade}
+        found |= {name: getattr(evidence, name) for name in ("above", "size", "depth", "gallery")}
+    return {name: values.astype(np.int32) if name in NARROW else values for name, values in found.items()}
+
+
+def _evidence(mine: dict[str, Any], about: dict[str, Any]) -> Any:
+    mine = {name: values.astype(np.int64) if name in NARROW else values for name, values in mine.items()}
+    if "scores" in mine:
+        return mine["scores"]
+    if "human" in mine:
+        return Pairs(mine["query"], mine["human"], mine["model"])
+    if "k" in mine:
+        return Cuts(**{name: mine[name] for name in CUT_ARRAYS}, caps=tuple(about["caps"]))
+    listed = Listed(mine["query"], mine["start"], mine["item"], mine["grade"])
+    return Standing(listed, mine["above"], mine["size"], mine["depth"], mine["gallery"])
 
 
 def _write(path: Path, fill: Any) -> None:

@@ -10,14 +10,16 @@ neighbours in the batch or the machine's matrix product.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen, positions, require_finite
-from crossmatch.core.collection import Collection
+from crossmatch.core.arrays import BoolArray, FloatArray, IdArray, IntArray, as_ids, frozen, positions, require_finite
+from crossmatch.core.collection import SIDES, Collection
 from crossmatch.core.errors import CrossmatchError
 
 Number = np.floating | np.integer | np.bool_
@@ -45,15 +47,19 @@ def exact_dot(a: NDArray[np.floating], b: NDArray[np.floating]) -> FloatArray:
 class Embeddings:
     """One vector per image and per caption, compared by cosine (or `similarity="dot"`).
 
+    A model that embeds texts only, or images only, has no vectors on the other side (`None`).
+
     >>> two = Embeddings(["i"], [[3.0, 4.0]], ["a", "b"], [[3.0, 4.0], [0.0, 1.0]])
     >>> two.pairs(np.array([0, 0]), np.array([0, 1]))
     array([1. , 0.8])
+    >>> two.pairs(np.array([0]), np.array([1]), "t2t")
+    array([0.8])
     """
 
-    image_ids: IdArray
-    image_vectors: NDArray[np.floating]
-    caption_ids: IdArray
-    caption_vectors: NDArray[np.floating]
+    image_ids: IdArray | None
+    image_vectors: NDArray[np.floating] | None
+    caption_ids: IdArray | None
+    caption_vectors: NDArray[np.floating] | None
     similarity: str = "cosine"
     image_scale: FloatArray | None = None  # derived: 1 / |u|, or ones for the dot product
     caption_scale: FloatArray | None = None
@@ -61,7 +67,12 @@ class Embeddings:
     def __post_init__(self) -> None:
         if self.similarity not in ("cosine", "dot"):
             raise CrossmatchError(f"similarity is {self.similarity!r}; 'cosine' or 'dot' was expected.")
+        if self.image_vectors is None and self.caption_vectors is None:
+            raise CrossmatchError("there are neither image nor caption embeddings. Give at least one of the two.")
         for side in ("image", "caption"):
+            if getattr(self, f"{side}_vectors") is None:
+                object.__setattr__(self, f"{side}_ids", None)
+                continue
             ids = as_ids(getattr(self, f"{side}_ids"), side)
             vectors = _as_vectors(getattr(self, f"{side}_vectors"), ids, side)
             squares = _squared_lengths(vectors, ids, side)
@@ -69,39 +80,59 @@ class Embeddings:
             object.__setattr__(self, f"{side}_ids", ids)
             object.__setattr__(self, f"{side}_vectors", vectors)
             object.__setattr__(self, f"{side}_scale", scale)
-        d_image, d_caption = self.image_vectors.shape[1], self.caption_vectors.shape[1]
-        if d_image != d_caption:
+        widths = {side: self.vectors(side).shape[1] for side in ("image", "caption") if self.has(side)}
+        if len(set(widths.values())) > 1:
             raise CrossmatchError(
-                f"image embeddings have {d_image} dimensions and caption embeddings {d_caption}; "
+                f"image embeddings have {widths['image']} dimensions and caption embeddings {widths['caption']}; "
                 "both must live in one space. Check that they come from the same model."
             )
 
+    def has(self, side: str) -> bool:
+        return getattr(self, f"{side}_vectors") is not None
+
+    def vectors(self, side: str) -> NDArray[np.floating]:
+        found: NDArray[np.floating] | None = getattr(self, f"{side}_vectors")
+        assert found is not None
+        return found
+
+    def scale(self, side: str) -> FloatArray:
+        found: FloatArray | None = getattr(self, f"{side}_scale")
+        assert found is not None
+        return found
+
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.image_ids), len(self.caption_ids)
+        """(images, captions); a side that is not there has none."""
+        n, m = (len(self.vectors(side)) if self.has(side) else 0 for side in ("image", "caption"))
+        return n, m
 
-    def pairs(self, image: IntArray, caption: IntArray) -> FloatArray:
-        """The score of each pair (image, caption), in blocks so that memory stays small."""
-        assert self.image_scale is not None
-        assert self.caption_scale is not None
-        out = np.empty(len(image))
-        step = max(1, (1 << 22) // self.image_vectors.shape[1])
-        for at in range(0, len(image), step):
-            i, j = image[at : at + step], caption[at : at + step]
-            dots = exact_dot(self.image_vectors[i], self.caption_vectors[j])
-            out[at : at + step] = dots * (self.image_scale[i] * self.caption_scale[j])
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The directions in which these embeddings can be searched."""
+        return tuple(d for d, sides in SIDES.items() if all(map(self.has, sides)))
+
+    def pairs(self, query: IntArray, item: IntArray, direction: str = "i2t") -> FloatArray:
+        """The score of each query with its item, in blocks so that memory stays small."""
+        (a, a_scale), (b, b_scale) = ((self.vectors(side), self.scale(side)) for side in SIDES[direction])
+        out = np.empty(len(query))
+        step = max(1, (1 << 22) // a.shape[1])
+        for at in range(0, len(query), step):
+            i, j = query[at : at + step], item[at : at + step]
+            out[at : at + step] = exact_dot(a[i], b[j]) * (a_scale[i] * b_scale[j])
         return out
 
-    def aligned(self, collection: Collection) -> Embeddings:
-        """The same embeddings in the collection's order, exactly its items."""
-        i, j = _align(self.image_ids, self.caption_ids, collection)
-        return Embeddings(
-            collection.image_ids,
-            self.image_vectors[i],
-            collection.caption_ids,
-            self.caption_vectors[j],
-            self.similarity,
-        )
+    def permuted(self, order: Mapping[str, IntArray]) -> Embeddings:
+        """The same vectors in another order of the sides named; nothing about them needs to be checked again."""
+        out = copy.copy(self)
+        for side, at in order.items():
+            for what in ("ids", "vectors", "scale"):
+                object.__setattr__(out, f"{side}_{what}", getattr(self, f"{side}_{what}")[at])
+        return out
+
+    def aligned(self, collection: Collection, partial: bool = False) -> Embeddings:
+        """The same embeddings in the collection's order, exactly its items (or, for a partial evaluation, at least them)."""
+        sides = [side for side in ("image", "caption") if self.has(side)]
+        return self.permuted({side: _find(collection.ids(side), getattr(self, f"{side}_ids"), side, partial) for side in sides})
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +170,16 @@ class Matrix:
     def shape(self) -> tuple[int, int]:
         return len(self.image_ids), len(self.caption_ids)
 
-    def pairs(self, image: IntArray, caption: IntArray) -> FloatArray:
-        return self.values[image, caption].astype(np.float64)
+    @property
+    def directions(self) -> tuple[str, ...]:
+        return "i2t", "t2i"
 
-    def aligned(self, collection: Collection) -> Matrix:
-        i, j = _align(self.image_ids, self.caption_ids, collection)
+    def pairs(self, query: IntArray, item: IntArray, direction: str = "i2t") -> FloatArray:
+        return (self.values[query, item] if direction == "i2t" else self.values[item, query]).astype(np.float64)
+
+    def aligned(self, collection: Collection, partial: bool = False) -> Matrix:
+        i = _find(collection.image_ids, self.image_ids, "image", partial)
+        j = _find(collection.caption_ids, self.caption_ids, "caption", partial)
         same = np.array_equal(i, np.arange(len(i))) and np.array_equal(j, np.arange(len(j)))
         values = self.values if same and self.values.shape == collection.shape else self.values[np.ix_(i, j)]
         return Matrix(collection.image_ids, collection.caption_ids, values)
@@ -161,15 +197,25 @@ class Run:
     items: IdArray
     values: FloatArray
     tag: str = "run"
+    marks: IdArray | None = None  # the second column, where it says i2t, t2i, t2t or i2i
 
     def __post_init__(self) -> None:
         if not len(self.queries) == len(self.items) == len(self.values):
             raise CrossmatchError("a run needs one query, one item and one score per row.")
         require_finite(self.values, "scores of the run", "Every row needs a finite score.")
 
-    def side(self, query_ids: IdArray, item_ids: IdArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Rows (query position, item position, score) whose query and item are of these two sides."""
-        kept = np.isin(self.queries, query_ids) & np.isin(self.items, item_ids)
+    def rows(self, collection: Collection, direction: str) -> BoolArray:
+        """Which rows are of this direction: as they are marked, else as their ids tell."""
+        queries, items = (collection.ids(side) for side in SIDES[direction])
+        found = np.isin(self.queries, queries) & np.isin(self.items, items)
+        if self.marks is not None:
+            found &= (self.marks == direction) | ~np.isin(self.marks, list(SIDES))
+        return np.asarray(found, dtype=bool)
+
+    def side(self, collection: Collection, direction: str) -> tuple[IntArray, IntArray, FloatArray]:
+        """The rows of this direction as (query position, item position, score)."""
+        kept = self.rows(collection, direction)
+        query_ids, item_ids = (collection.ids(side) for side in SIDES[direction])
         query = positions(self.queries[kept], query_ids, "query", "the collection") if kept.any() else np.zeros(0, np.int64)
         item = positions(self.items[kept], item_ids, "item", "the collection") if kept.any() else np.zeros(0, np.int64)
         key = np.sort(query * len(item_ids) + item)
@@ -180,20 +226,23 @@ class Run:
             )
         return query, item, self.values[kept]
 
-    def aligned(self, collection: Collection) -> Run:
-        """Check that every row is about this collection."""
-        i2t = np.isin(self.queries, collection.image_ids) & np.isin(self.items, collection.caption_ids)
-        t2i = np.isin(self.queries, collection.caption_ids) & np.isin(self.items, collection.image_ids)
-        if (i2t & t2i).any():
+    def aligned(self, collection: Collection, partial: bool = False) -> Run:
+        """Check that every row is about this collection (a partial evaluation leaves the others out)."""
+        ways = np.stack([self.rows(collection, direction) for direction in SIDES])
+        if (ways.sum(axis=0) > 1).any():
             raise CrossmatchError(
-                f"row {int((i2t & t2i).argmax()) + 1} of the run can be read in both directions, because an image and a caption "
-                "share an id. Give captions ids of their own."
+                f"row {int((ways.sum(axis=0) > 1).argmax()) + 1} of the run can be read in two directions, because an image and a "
+                "caption share an id. Write i2t, t2i, t2t or i2i into the second column."
             )
-        if not (i2t | t2i).all():
-            row = int((~(i2t | t2i)).argmax())
+        known = ways.any(axis=0)
+        if partial:
+            marks = None if self.marks is None else self.marks[known]
+            return Run(self.queries[known], self.items[known], self.values[known], self.tag, marks)
+        if not known.all():
+            row = int((~known).argmax())
             raise CrossmatchError(
-                f"row {row + 1} of the run pairs {str(self.queries[row])!r} with {str(self.items[row])!r}, which is no image "
-                f"and caption of the collection (image ids look like {str(collection.image_ids[0])!r}, caption ids like "
+                f"row {row + 1} of the run pairs {str(self.queries[row])!r} with {str(self.items[row])!r}, which is no pair of "
+                f"items of the collection (image ids look like {str(collection.image_ids[0])!r}, caption ids like "
                 f"{str(collection.caption_ids[0])!r}). Check the split."
             )
         return self
@@ -202,15 +251,10 @@ class Run:
 Scores = Embeddings | Matrix | Run
 
 
-def _align(image_ids: IdArray, caption_ids: IdArray, collection: Collection) -> tuple[IntArray, IntArray]:
+def _find(wanted: IdArray, given: IdArray, what: str, partial: bool = False) -> IntArray:
     """Where the collection's items are among the given ones; all of them must be there, and no stranger."""
-    return (
-        _find(collection.image_ids, image_ids, "image"),
-        _find(collection.caption_ids, caption_ids, "caption"),
-    )
-
-
-def _find(wanted: IdArray, given: IdArray, what: str) -> IntArray:
+    if len(wanted) == len(given) and (wanted == given).all():
+        return np.arange(len(wanted))
     missing = ~np.isin(wanted, given)
     strange = ~np.isin(given, wanted)
     if missing.any():
@@ -219,7 +263,7 @@ def _find(wanted: IdArray, given: IdArray, what: str) -> IntArray:
             f"{(~missing).sum():,} of the {len(wanted):,} {what} ids of the benchmark are there{hint}; first missing: "
             f"{str(wanted[missing.argmax()])!r}. Add the missing ones, or check the split."
         )
-    if strange.any():
+    if strange.any() and not partial:
         raise CrossmatchError(
             f"{strange.sum():,} {what} ids are not in the benchmark; first unknown: {str(given[strange.argmax()])!r}. "
             "Leave them out: they would change every rank."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crossmatch.core.arrays import FloatArray, IdArray, as_ids, frozen, require_finite
+from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen, require_finite
 from crossmatch.core.errors import CrossmatchError
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Trials:
     def shape(self) -> tuple[int, int]:
         """(captions, images) of each trial, the shape of its scores."""
         return self.captions.shape[1], self.images.shape[1]
+
+    def chosen(self, which: IntArray) -> Trials:
+        """The trials at these positions."""
+        return Trials(self.ids[which], self.images[which], self.captions[which], self.categories[which], self.open_image)
 
     def __repr__(self) -> str:
         return f"Trials({len(self.ids):,} of {self.shape[1]} images x {self.shape[0]} captions)"

@@ -7,7 +7,7 @@ replacement, and every query counts as often as its cluster was drawn (field2007
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -42,6 +42,10 @@ class Draws:
     def of(cls, clusters: IntArray, samples: int = SAMPLES, seed: int = 0) -> Draws:
         unique, member = np.unique(clusters, return_inverse=True)
         return cls(member.ravel(), len(unique), samples, seed)
+
+    def among(self, queries: IntArray) -> Draws:
+        """The same replicates for some of the queries."""
+        return replace(self, member=self.member[queries])
 
     def __iter__(self) -> Iterator[FloatArray]:
         """Blocks of shape (replicates, clusters)."""
@@ -79,7 +83,8 @@ def replicate_means(values: Sequence[FloatArray], draws: Draws) -> FloatArray:
     """The means of several lists of values in each replicate, shape (lists, replicates)."""
     sums = np.stack([np.bincount(draws.member, weights=v, minlength=draws.clusters) for v in (*values, np.ones(len(draws.member)))])
     totals = np.concatenate([times @ sums.T for times in draws])
-    return np.asarray((totals[:, :-1] / totals[:, -1:]).T, dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # none of these queries drawn: NaN, of which only folds know what to do
+        return np.asarray((totals[:, :-1] / totals[:, -1:]).T, dtype=np.float64)
 
 
 def interval(found: FloatArray, level: float = LEVEL) -> tuple[float, float]:
@@ -100,6 +105,7 @@ class Difference:
     low: float
     high: float
     p: float
+    floor: float = 0.0  # the smallest p that so many replicates can tell
 
 
 def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:
@@ -113,7 +119,7 @@ def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> D
     gap = second - first
     n = len(gap)
     p = 2 * min(((gap <= 0).sum() + 1) / (n + 1), ((gap >= 0).sum() + 1) / (n + 1))
-    return Difference(value, *interval(gap), min(1.0, float(p)))
+    return Difference(value, *interval(gap), min(1.0, float(p)), 2 / (n + 1))
 
 
 def _medians(ranks: Ranks, draws: Draws) -> FloatArray:
@@ -130,6 +136,9 @@ def _medians(ranks: Ranks, draws: Draws) -> FloatArray:
                 place[tied] = drawn[:, b]
                 order = np.argsort(place, kind="stable")
             reach = np.cumsum(times[draws.member[order]])
+            if not reach[-1]:
+                out.append(np.nan)
+                continue
             low, high = np.searchsorted(reach, [(reach[-1] + 1) // 2, reach[-1] // 2 + 1])
             out.append((place[order[low]] + place[order[high]]) / 2)
     return np.asarray(out)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.catalog import Catalog
-from crossmatch.core.errors import WrongWords
+from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.ranks import Ranks
-from crossmatch.metrics import choice, ranking
+from crossmatch.metrics import choice, cuts, pairs, ranking
 from crossmatch.metrics.median import median_rank
 
 
@@ -21,13 +22,15 @@ class Metric:
     """A pure function over arrays, declared once.
 
     `values` gives one number per query or trial. `aggregate` turns them into one: "mean", or "median", which for ranks
-    under ties is the exact expected one. `depth` says how far down a ranking must be known. `unit` "%" is shown x 100.
+    under ties is the exact expected one. A correlation over rated pairs has no value per pair: "samples" are its values in
+    samples of the pairs, of which mean and spread are told, and "whole" is one value over all pairs. `depth` says how far down a
+    ranking must be known. A "total" adds up its `members` over all directions. `unit` "%" is shown x 100.
     """
 
     name: str
     about: str
-    shape: str  # "retrieval" or "trials"
-    values: Callable[..., FloatArray]
+    shape: str  # "retrieval", "cuts", "trials", "pairs" or "total"
+    values: Callable[..., Any]
     best: float
     source: str
     label: str = ""
@@ -38,6 +41,7 @@ class Metric:
     graded: bool = False  # counts every grade above zero, not only those of positives
     depth: Callable[[Ranks], IntArray] | None = None
     at: tuple[int, ...] = ()  # for families such as hit@k: the usual k
+    members: tuple[str, ...] = ()  # of a total
 
     @property
     def higher_is_better(self) -> bool:
@@ -67,7 +71,7 @@ class Metric:
             about=self.about.replace(" k", f" {k}"),
             label=self.label.replace("@k", f"@{k}"),
             values=partial(self.values, k=k),
-            depth=lambda ranks: np.minimum(k, ranks.gallery),
+            depth=(lambda ranks: np.minimum(k, ranks.gallery)) if self.shape == "retrieval" else None,
             at=(),
         )
 
@@ -80,6 +84,10 @@ def _to_first(ranks: Ranks) -> IntArray:
     """Down to the best positive: known once it is listed, else the whole gallery is needed."""
     best = ranks.above[ranks.start[:-1]]
     return np.where(best < ranks.depth, np.minimum(best + 1, ranks.depth), ranks.gallery)
+
+
+def _no_values(given: object) -> FloatArray:
+    raise CrossmatchError("a total is the sum of its members: it has no values of its own.")
 
 
 LARGEST_K = 10**9
@@ -103,6 +111,20 @@ FAMILIES = (
            "karpathy2015deep", label="Med r", unit="rank", aggregate="median", worst=np.inf, depth=_to_first),
     Metric("mean-rank", "mean rank of the best positive", "retrieval", ranking.first_rank, 1.0,
            "karpathy2015deep", label="Mean r", unit="rank", worst=np.inf, depth=_to_first),
+    Metric("pmrp", "share of the first R that is a plausible match", "cuts", cuts.plausible_precision, 1.0,
+           "chun2021pcme", label="PMRP"),
+    Metric("pmrp@k", "share of the first min(R, k) that is a plausible match", "cuts", cuts.plausible_precision, 1.0,
+           "chun2022eccv, sec. 4.1", label="PMRP@k", at=(50,)),
+    Metric("rsum", "R@1, R@5 and R@10 of both directions, added up", "total", _no_values, 6.0, "chun2022eccv, tab. 4",
+           label="RSUM", members=("hit@1", "hit@5", "hit@10")),
+    Metric("bootstrap-spearman", "Spearman's r with people: mean and spread over samples of one pair per query", "pairs",
+           pairs.of_samples, 1.0, "parekh2021cxc, sec. 4", label="Spearman (bootstrap)", aggregate="samples"),
+    Metric("spearman", "Spearman's r with people over all pairs", "pairs", partial(pairs.of_all, coefficient="spearman"), 1.0,
+           "parekh2021cxc, sec. 4", label="Spearman", aggregate="whole"),
+    Metric("kendall", "Kendall's tau-b with people over all pairs", "pairs", partial(pairs.of_all, coefficient="kendall"), 1.0,
+           "kendall1945treatment", label="Kendall tau-b", aggregate="whole"),
+    Metric("pearson", "Pearson's r with people over all pairs", "pairs", partial(pairs.of_all, coefficient="pearson"), 1.0,
+           "parekh2021cxc, sec. 4", label="Pearson", aggregate="whole"),
     Metric("i2t", "every image strictly prefers its own caption", "trials", choice.i2t_choice, 1.0,
            "miranda2024bivlc, eq. 1", label="I2T", needs="captions"),
     Metric("t2i", "every caption strictly prefers its own image", "trials", choice.t2i_choice, 1.0,

@@ -14,7 +14,9 @@ import numpy as np
 
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.scores import Embeddings, Matrix, Run, Scores
+from crossmatch.core.pairs import Similarity
+from crossmatch.core.scores import Embeddings, Matrix, Scores
+from crossmatch.core.trec import read_run
 from crossmatch.core.trials import TrialChoices, Trials, TrialScores
 
 EMBEDDINGS = ("image_ids", "image_embeddings", "caption_ids", "caption_embeddings")
@@ -28,12 +30,9 @@ class Precomputed:
 
     path: Path
 
-    def scores(self, data: Retrieval | Trials) -> Scores | TrialScores | TrialChoices:
+    def scores(self, data: Retrieval | Similarity | Trials) -> Scores | TrialScores | TrialChoices:
         try:
-            said = read(self.path)
-            if isinstance(data, Retrieval) and isinstance(said, Embeddings | Matrix | Run):
-                return said.aligned(data.collection)
-            return said
+            return read(self.path)
         except CrossmatchError as error:
             raise type(error)(f"{self.path}: {error}") from None
 
@@ -71,33 +70,16 @@ def read_npz(path: Path) -> Embeddings | Matrix:
         arrays = {name: held[name] for name in held.files}
     if set(EMBEDDINGS) | set(MATRIX) <= arrays.keys():
         raise CrossmatchError("it holds both embeddings and scores. Keep one of them, so that it is clear which is evaluated.")
-    if set(EMBEDDINGS) <= arrays.keys():
-        images, captions = (arrays[EMBEDDINGS[0]], arrays[EMBEDDINGS[1]]), (arrays[EMBEDDINGS[2]], arrays[EMBEDDINGS[3]])
-        return Embeddings(*images, *captions, str(arrays.get("similarity", "cosine")))
+    if set(EMBEDDINGS[:2]) <= arrays.keys() or set(EMBEDDINGS[2:]) <= arrays.keys():
+        half = [name for name in EMBEDDINGS if name in arrays]
+        if len(half) == 3:
+            raise CrossmatchError(f"it holds {', '.join(half)}; ids and embeddings come in pairs. Store both, or neither.")
+        images, image_vectors, captions, caption_vectors = (arrays.get(name) for name in EMBEDDINGS)
+        similarity = str(arrays.get("similarity", "cosine"))
+        return Embeddings(images, image_vectors, captions, caption_vectors, similarity)
     if set(MATRIX) <= arrays.keys():
         return Matrix(*(arrays[name] for name in MATRIX))
     raise CrossmatchError(f"it holds {', '.join(arrays) or 'nothing'}; expected {', '.join(EMBEDDINGS)}, or {', '.join(MATRIX)}.")
-
-
-def read_trec(path: Path) -> Run:
-    """Lines of `query Q0 item rank score tag`."""
-    queries, items, scores, tag = [], [], [], "run"
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != 6:
-            raise CrossmatchError(f"line {number} has {len(words)} words; six were expected: query Q0 item rank score tag.")
-        queries.append(words[0])
-        items.append(words[2])
-        try:
-            scores.append(float(words[4]))
-        except ValueError:
-            raise CrossmatchError(f"line {number} has the score {words[4]!r}, which is not a number.") from None
-        tag = words[5]
-    if not queries:
-        raise CrossmatchError("the run has no lines. Write it again.")
-    return Run(np.asarray(queries), np.asarray(items), np.asarray(scores), tag)
 
 
 def read_trials(path: Path) -> TrialScores:
@@ -143,9 +125,9 @@ def read_bison(path: Path) -> TrialChoices:
 
 READERS: dict[str, Callable[[Path], Scores | TrialScores | TrialChoices]] = {
     ".npz": read_npz,
-    ".trec": read_trec,
-    ".run": read_trec,
-    ".txt": read_trec,
+    ".trec": read_run,
+    ".run": read_run,
+    ".txt": read_run,
     ".csv": read_trials,
     ".json": read_bison,
 }

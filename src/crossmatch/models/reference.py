@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 from crossmatch.core.arrays import IdArray
 from crossmatch.core.benchmark import Retrieval
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.judgements import Judgements
+from crossmatch.core.pairs import Similarity
+from crossmatch.core.plausible import Plausible
 from crossmatch.core.scores import Embeddings, Matrix
 from crossmatch.core.trials import Trials, TrialScores
 
@@ -25,7 +29,7 @@ class RandomScorer:
     def signature(self) -> str:
         return f"random|seed:{self.seed}"
 
-    def scores(self, data: Retrieval | Trials) -> Embeddings | TrialScores:
+    def scores(self, data: Retrieval | Similarity | Trials) -> Embeddings | TrialScores:
         if isinstance(data, Trials):
             cells = data.shape[0] * data.shape[1]
             return TrialScores(data.ids, self._vectors(data.ids, cells).reshape(-1, *data.shape))
@@ -52,13 +56,28 @@ class Oracle:
     """Scores 1 what the fullest set of judgements calls positive, and 0 the rest: the best that can be said, ties and all."""
 
     signature: str = "oracle"
+    by_task: bool = True  # it answers each benchmark for itself
 
-    def scores(self, data: Retrieval | Trials) -> Matrix | TrialScores:
+    def scores(self, data: Retrieval | Similarity | Trials) -> Matrix | Embeddings | TrialScores:
         if isinstance(data, Trials):
             same = np.eye(*data.shape)
             return TrialScores(data.ids, np.broadcast_to(same, (len(data.ids), *data.shape)))
-        fullest = max(data.judgements.values(), key=lambda said: (said.complete, said.count))
         values = np.zeros(data.collection.shape, dtype=np.uint8)
-        positive = fullest.grades >= fullest.positive
-        values[fullest.rows[positive], fullest.columns[positive]] = 1
+        judged = data.judgements.values() if isinstance(data, Retrieval) else [data.said]
+        across = [said for said in judged if isinstance(said, Plausible) or said.kind == "image-caption"]
+        if not across:
+            raise CrossmatchError("the oracle knows images with captions only, and this task compares two of a kind.")
+        if isinstance(across[0], Plausible):
+            match = across[0].level == 0
+            values[:] = match[across[0].rows][:, across[0].columns]
+            return Matrix(data.collection.image_ids, data.collection.caption_ids, values)
+        said = max((j for j in across if isinstance(j, Judgements)), key=lambda j: (j.complete, j.count))
+        if isinstance(data, Similarity):
+            graded = np.zeros(data.collection.shape, dtype=np.float32)
+            graded[said.rows, said.columns] = said.grades
+            return Matrix(data.collection.image_ids, data.collection.caption_ids, graded)
+        for each in across:  # judgements made for one direction each are all true
+            if isinstance(each, Judgements) and (each is said or each.only):
+                positive = each.grades >= each.positive
+                values[each.rows[positive], each.columns[positive]] = 1
         return Matrix(data.collection.image_ids, data.collection.caption_ids, values)

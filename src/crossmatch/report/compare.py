@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.pairs import Pairs
 from crossmatch.core.progress import track
-from crossmatch.core.result import Result, Row
-from crossmatch.core.standing import Standing
-from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicate_means, replicates
-from crossmatch.metrics.table import metric
-from crossmatch.run import ranks_of
+from crossmatch.core.result import Part, Result, Row
+from crossmatch.metrics.measure import replicates_of
+from crossmatch.metrics.pairs import gap
+from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicate_means
+from crossmatch.metrics.table import Metric, metric
 
 SAMPLES = 10_000  # more than for an interval: after Holm's correction over dozens of rows, small p must still be seen
 
@@ -29,7 +33,7 @@ class Comparison:
     @property
     def at_floor(self) -> bool:
         """No replicate disagreed: p is as small as this many replicates can tell."""
-        return self.difference.p <= 2 / (SAMPLES + 1)
+        return self.difference.p <= self.difference.floor
 
     @property
     def better(self) -> int:
@@ -78,17 +82,46 @@ def _differences(
     first: Result, second: Result, name: str, shared: list[Row], rows: dict[str, Row]
 ) -> Iterator[tuple[Row, Row, Difference]]:
     """All metrics of one part, in the same replicates."""
-    draws = Draws.of(first.parts[name].clusters, SAMPLES, first.seed)
     mine = [row for row in shared if row.part == name]
-    means = [row.metric for row in mine if metric(row.metric).aggregate == "mean"]
+    whole = [row for row in mine if metric(row.metric).shape == "total"]
+    for row in whole:
+        pair = [_total(result, metric(row.metric).members) for result in (first, second)]
+        yield row, rows[row.key], compare_replicates(100 * pair[0], 100 * pair[1], rows[row.key].value - row.value)
+    mine = [row for row in mine if row not in whole]
+    if not mine:
+        return
+    draws = Draws.of(first.parts[name].clusters, SAMPLES, first.seed)
     sides = [result.parts[name] for result in (first, second)]
+    means = [row.metric for row in mine if metric(row.metric).aggregate == "mean" and sides[0].folds is None]
     drawn = replicate_means([part.values[m] for part in sides for m in means], draws)
     for row in mine:
-        m = metric(row.metric)
+        m, other = metric(row.metric), rows[row.key]
+        if m.aggregate == "whole":
+            yield row, other, _jackknifed(m, sides, other.value - row.value)
+            continue
         if m.name in means:
             pair = [drawn[side * len(means) + means.index(m.name)] for side in (0, 1)]
+        elif m.aggregate == "samples":  # the same pairs in the same samples
+            pair = [part.values[m.name] for part in sides]
         else:
-            ranks = [ranks_of(part, first.ties) if isinstance(part.evidence, Standing) else None for part in sides]
-            pair = [replicates(m, part.values[m.name], draws, r) for part, r in zip(sides, ranks, strict=True)]
-        other = rows[row.key]
+            pair = [replicates_of(m, part, draws, first.ties) for part in sides]
         yield row, other, compare_replicates(m.scale * pair[0], m.scale * pair[1], other.value - row.value)
+
+
+def _total(result: Result, members: tuple[str, ...]) -> FloatArray:
+    """The sum of the members over both directions, in each replicate."""
+    found = []
+    for name in ("i2t", "t2i"):
+        part = result.parts[name]
+        draws = Draws.of(part.clusters, SAMPLES, result.seed)
+        found += [replicates_of(metric(m), part, draws, result.ties) for m in members]
+    return np.asarray(np.sum(found, axis=0), dtype=np.float64)
+
+
+def _jackknifed(m: Metric, sides: list[Part], value: float) -> Difference:
+    """Two coefficients over all pairs: the same groups of queries are left out of both."""
+    first, second = (part.evidence for part in sides)
+    assert isinstance(first, Pairs)
+    assert isinstance(second, Pairs)
+    found = gap(m.name, first, second)
+    return Difference(value, m.scale * found.low, m.scale * found.high, found.p)

@@ -10,13 +10,16 @@ from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.report import plots
+from crossmatch.report.published import beside
 from crossmatch.report.tables import by_task, results_table
 
-NAMES = {"i2t": "Captions for an image", "t2i": "Images for a caption"}
+NAMES = {
+    "i2t": "Captions for an image", "t2i": "Images for a caption", "t2t": "Captions like a caption", "i2i": "Images like an image",
+}  # fmt: skip
 
 
-def write_report(results: Sequence[Result], path: Path) -> Path:
-    """Write the page; nothing in it points outside of it."""
+def write_report(results: Sequence[Result], path: Path, published: bool = False) -> Path:
+    """Write the page; nothing in it points outside of it. Published numbers stand in tables of their own."""
     try:
         from jinja2 import Environment
     except ImportError:
@@ -33,6 +36,8 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
         }
         for table, mine in zip(results_table(results), by_task(results), strict=True)
     ]
+    for table in beside(results) if published else ():
+        sections.append({"table": table, "findings": (), "figures": [], "signatures": []})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         page.render(sections=sections, models=list(dict.fromkeys(r.model for r in results)), version=__version__),

@@ -14,10 +14,10 @@ import numpy as np
 from crossmatch.core.errors import MissingDependency
 from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
+from crossmatch.metrics.measure import ranks_of
 from crossmatch.metrics.ranking import hit_at
 from crossmatch.metrics.table import metric
 from crossmatch.report.tables import labels
-from crossmatch.run import ranks_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # okabe2008color: told apart by everyone
 FILLED = (False, True, True)  # the circle of the first set of judgements is open
@@ -47,14 +47,15 @@ def _styled(draw: Callable[[Sequence[Result], str], str]) -> Callable[[Sequence[
 def by_metric(results: Sequence[Result], direction: str) -> str:
     """For each model and metric a line from its value by one set of judgements to its value by the other, with intervals."""
     sets = _sets(results)
-    names = [m for m in dict.fromkeys(r.metric for x in results for r in x.rows) if metric(m).unit == "%"]
+    shown = [row.metric for x in results for row in x.rows if row.part.partition("/")[0] == direction]
+    names = [m for m in dict.fromkeys(shown) if metric(m).unit == "%"]
     figure, axes = _figure(9.0, 0.32 * len(names) * len(results) + 1.4)
     lines = [(name, result) for name in names for result in results]
     for y, (name, result) in enumerate(lines):
         colour = COLOURS[results.index(result) % len(COLOURS)]
         rows = [row for judged in sets for row in result.rows if row.part == _part(direction, judged) and row.metric == name]
         axes.plot([row.value for row in rows], [y] * len(rows), color=colour, lw=1.5, alpha=0.45, zorder=2)
-        for row, filled in zip(rows, FILLED, strict=False):
+        for row, filled in zip(rows, FILLED if len(sets) > 1 else (True,), strict=False):
             error = [[max(0.0, row.value - row.low)], [max(0.0, row.high - row.value)]]
             axes.errorbar(row.value, y, xerr=error, fmt="o", ms=6, color=colour, mfc=colour if filled else "white", lw=1, zorder=3)
         if rows:
@@ -79,7 +80,7 @@ def hits_by_depth(results: Sequence[Result], direction: str) -> str:
     figure, axes = _figure(9.0, 3.6)
     sets = _sets(results)
     for n, result in enumerate(results):
-        for judged, dash in zip(sets, cycle(DASHES), strict=False):
+        for judged, dash in zip(sets, cycle(DASHES if len(sets) > 1 else ("-",)), strict=False):
             part = result.parts.get(_part(direction, judged))
             if part is None or not isinstance(part.evidence, Standing):
                 continue

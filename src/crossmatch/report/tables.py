@@ -74,7 +74,7 @@ def labels(results: Sequence[Result]) -> list[str]:
 
 def _split(row: Row) -> tuple[str, str, str]:
     direction, _, judged = row.part.partition("/")
-    return direction, judged, row.metric
+    return "both" if metric(row.metric).shape == "total" else direction, judged, row.metric
 
 
 def _title(results: list[Result]) -> str:
@@ -89,7 +89,7 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
             ("ties", "of the queries have a positive in a tie"),
             ("unjudged", "of the first 10 retrieved are unjudged"),
         ):
-            told = {row.part: getattr(row, kind) for row in result.rows}
+            told = {row.part: getattr(row, kind) for row in result.rows if metric(row.metric).shape not in ("pairs", "total")}
             told = {part: share for part, share in told.items() if share}
             if told:
                 notes[f"{result.model}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = (
@@ -114,7 +114,9 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
 
 
 def value_with_error(row: Row) -> str:
-    """`71.3 ± 2.1`: the value and half the width of its interval."""
+    """`71.3 ± 2.1`: the value and half the width of its interval; `75.4 (std 0.4)` where a paper tells the spread instead."""
+    if row.std is not None:
+        return f"{_number(row.value, row.unit)} (std {row.std:.1f})"
     half = (row.high - row.low) / 2
     return f"{_number(row.value, row.unit)} ± " + (f"{half:,.0f}" if _is_whole(row.value, row.unit) else f"{half:.1f}")
 

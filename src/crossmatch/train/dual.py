@@ -20,7 +20,7 @@ from crossmatch.core.judgements import Judgements
 from crossmatch.core.progress import track
 from crossmatch.core.ranks import Ranks
 from crossmatch.core.scores import Embeddings
-from crossmatch.core.standing import stand
+from crossmatch.core.sweep import stand
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
 from crossmatch.metrics.table import metric
 from crossmatch.models.dual import PAD, Dual, DualConfig, DualEncoderNet, numbered, vocabulary_of

@@ -87,12 +87,12 @@ def test_an_object_without_abilities_is_told_what_to_add(model):
         evaluate(model, OWN, samples=10)
 
 
-def test_half_a_dual_encoder_is_none():
+def test_an_encoder_of_images_alone_cannot_be_asked_about_captions():
     class Half:
         def embed_images(self, images):
             return np.ones((len(images), 2))
 
-    with pytest.raises(CrossmatchError, match="Half has none of the abilities"):
+    with pytest.raises(CrossmatchError, match=r"needs scores in i2t and t2i, but the model has them in i2i alone.*cxc-sis"):
         evaluate(Half(), OWN, samples=10)
 
 
@@ -200,7 +200,7 @@ def test_a_model_needs_pictures():
 
 
 def test_large_scores_go_to_disk_and_come_back(monkeypatch):
-    monkeypatch.setattr("crossmatch.models.abilities.IN_MEMORY", 1)
+    monkeypatch.setattr("crossmatch.models.cache.IN_MEMORY", 1)
     said = scores_of(same, DATA, batch=2)
     assert isinstance(said.values, np.memmap)
     assert np.array_equal(said.values, same(*everything()))

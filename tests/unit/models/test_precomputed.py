@@ -253,9 +253,9 @@ def test_runs_may_end_in_several_ways(tmp_path, ending):
         (trec([("11", "11#0", "1e999")]), "NaN or infinite"),
         ("\n \n", "no lines"),
         (trec([("99", "11#0", 1)]), "row 1 of the run pairs '99' with '11#0'.*Check the split"),
-        (trec([("11", "22", 1)]), "pairs '11' with '22'"),
-        (trec([("11", "11#0", 1)]).encode("utf-16"), "line 1|cannot be read"),
-        (b"\xff\xfe\x00", "cannot be read"),
+        (trec([("11", "nowhere", 1)]), "pairs '11' with 'nowhere'"),
+        (trec([("11", "11#0", 1)]).encode("utf-16"), "line 1|not text in UTF-8"),
+        (b"\xff\xfe\x00", "not text in UTF-8"),
     ],
 )
 def test_bad_runs_are_refused(tmp_path, content, says):
@@ -275,8 +275,10 @@ def test_a_byte_order_mark_before_a_run_is_not_part_of_the_first_id(tmp_path):
 
 def test_an_id_that_names_an_image_and_a_caption_is_ambiguous():
     held = Collection(["a", "b"], ["a", "b"], ("x", "y"), [[0, 0], [1, 1]])
-    with pytest.raises(CrossmatchError, match="both directions"):
+    with pytest.raises(CrossmatchError, match=r"two directions.*second column"):
         Run(np.array(["a"]), np.array(["b"]), np.array([1.0])).aligned(held)
+    marked = Run(np.array(["a"]), np.array(["b"]), np.array([1.0]), marks=np.array(["t2t"])).aligned(held)
+    assert [d for d in ("i2t", "t2i", "t2t", "i2i") if marked.rows(held, d).any()] == ["t2t"]
 
 
 # csv

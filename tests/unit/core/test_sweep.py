@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Listed
 from crossmatch.core.scores import Embeddings, Matrix, exact_dot
-from crossmatch.core.standing import stand
+from crossmatch.core.sweep import stand
 
 PATHS = pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
 

@@ -1,0 +1,69 @@
+"""Where the scores of slow models are kept: the options of commands that score, and `crossmatch cache`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from crossmatch.core.errors import WrongWords
+
+if TYPE_CHECKING:
+    from crossmatch.models.cache import ScoreCache
+
+Command = TypeVar("Command", bound=Callable[..., object])
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def cache_options(command: Command) -> Command:
+    """`--cache DIR` and `--no-cache`, which become the arguments of `score_cache`."""
+    off = click.option("--no-cache", is_flag=True, help="Score everything anew, and keep nothing.")
+    folder = click.option(
+        "--cache", type=FOLDER, help="Keep the scores of models that score pairs here.  [default: the user's cache folder]"
+    )
+    return folder(off(command))
+
+
+def score_cache(cache: Path | None, no_cache: bool) -> ScoreCache | None:
+    """What the two options mean; the cache tells its news on standard error."""
+    from crossmatch.models.cache import ScoreCache, default_folder
+
+    if no_cache and cache is not None:
+        raise WrongWords("--cache and --no-cache contradict each other. Give one of them.")
+    return None if no_cache else ScoreCache(cache or default_folder(), lambda line: click.echo(f"cache: {line}", err=True))
+
+
+@click.group("cache")
+def cache_group() -> None:
+    """See and clear the scores that are kept of models that score pairs."""
+
+
+@cache_group.command("list")
+@click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
+def list_cache(cache: Path | None) -> None:
+    """List what is kept: models, pairs, how much is there, and its size."""
+    from crossmatch.models.cache import default_folder
+    from crossmatch.models.shelf import held
+    from crossmatch.report.tables import Table, as_text
+
+    folder = cache or default_folder()
+    rows = [
+        (h.system, f"{h.images:,} x {h.captions:,}", f"{100 * h.there // h.blocks} %", f"{h.bytes / 1e6:,.1f} MB", h.folder.name)
+        for h in held(folder)
+    ]
+    head = (("system", "images x captions", "there", "size", "key"),)
+    click.echo(as_text(Table(f"scores in {folder}", head, tuple(rows), 1)) if rows else f"no scores are kept in {folder}")
+
+
+@cache_group.command("clear")
+@click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
+@click.option("--system", help="Clear the scores of this model alone (its signature, as `cache list` shows it).")
+def clear_cache(cache: Path | None, system: str | None) -> None:
+    """Remove what is kept, and nothing else that may be in the folder."""
+    from crossmatch.models.cache import default_folder
+    from crossmatch.models.shelf import clear
+
+    gone = clear(cache or default_folder(), system)
+    click.echo(f"removed the scores of {len(gone):,} models and collections, {sum(h.bytes for h in gone) / 1e6:,.1f} MB", err=True)

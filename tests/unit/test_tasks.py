@@ -1,0 +1,284 @@
+"""Several tasks in one pass, models that know one side only, rated pairs, folds, plausible matches, and a part of the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import crossmatch.evidence as gathering
+import crossmatch.run as loop
+from crossmatch.core.benchmark import Benchmark, Retrieval, data_hash
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.judgements import Judgements
+from crossmatch.core.pairs import Similarity
+from crossmatch.core.plausible import Plausible
+from crossmatch.core.result import load, save
+from crossmatch.core.scores import Embeddings
+from crossmatch.core.sweep import sweep
+from crossmatch.models.abilities import abilities
+from crossmatch.report.compare import compare
+from crossmatch.run import evaluate, evaluate_all
+
+RNG = np.random.default_rng(2)
+IMAGES, CAPTIONS = 20, 60
+HELD = Collection(
+    [f"i{n}" for n in range(IMAGES)], [f"c{n}" for n in range(CAPTIONS)], tuple(f"caption {n}" for n in range(CAPTIONS)),
+    [[n // 3, n] for n in range(CAPTIONS)],
+)  # fmt: skip
+OWNER = np.arange(CAPTIONS) // 3
+
+
+def pairs(n, m, share, kind, positive=1.0):
+    rows, columns = np.nonzero(np.random.default_rng(n + m).random((n, m)) < share)
+    kept = rows != columns if n == m else rows == rows
+    grades = np.round(np.random.default_rng(1).uniform(0, 5, kept.sum()), 1)
+    return Judgements(kind, rows[kept], columns[kept], grades, (n, m), positive, kind=kind)
+
+
+FOLDS = np.arange(IMAGES) // 5
+LINKS = Judgements.from_links(HELD)
+FOLDED = Judgements("links", LINKS.rows, LINKS.columns, LINKS.grades, LINKS.shape, folds=(FOLDS, FOLDS[OWNER]))
+TEXTS, PICTURES = pairs(CAPTIONS, CAPTIONS, 0.1, "caption-caption", 3.0), pairs(IMAGES, IMAGES, 0.4, "image-image", 2.5)
+ACROSS = pairs(IMAGES, CAPTIONS, 0.2, "image-caption", 3.0)
+LABELS = Plausible.from_labels(HELD, "plausible", RNG.random((IMAGES, 3)) < 0.5)
+HITS = ("hit@1", "hit@5", "median-rank", "mean-rank")
+
+
+def declared(name, data, directions=("i2t", "t2i"), metrics=HITS):
+    return Benchmark(name, "made up", lambda: data, metrics, directions)
+
+
+LINKED = declared("linked", Retrieval(HELD, {"links": LINKS}), metrics=(*HITS, "rsum"))
+FOLDED_TASK = declared("folded", Retrieval(HELD, {"links": FOLDED}), metrics=(*HITS, "rsum"))
+FOUR = declared("four", Retrieval(HELD, {"a": ACROSS, "t": TEXTS, "i": PICTURES}), ("i2t", "t2i", "t2t", "i2i"))
+PLAUSIBLE = declared("plausible", Retrieval(HELD, {"labels": LABELS}), metrics=("pmrp", "pmrp@50"))
+CORRELATIONS = ("bootstrap-spearman", "spearman", "kendall", "pearson")
+RATED = {
+    direction: declared(f"rated-{direction}", Similarity(HELD, said, direction), (direction,), CORRELATIONS)
+    for direction, said in (("t2t", TEXTS), ("i2i", PICTURES), ("i2t", ACROSS), ("t2i", ACROSS))
+}
+ALL = [LINKED, FOLDED_TASK, FOUR, PLAUSIBLE, *RATED.values()]
+
+
+class Dual:
+    signature = "dual"
+
+    def __init__(self):
+        rng = np.random.default_rng(9)
+        self.images = rng.standard_normal((IMAGES, 6))
+        self.texts = self.images[OWNER] + rng.standard_normal((CAPTIONS, 6))
+        self.passes = 0
+
+    def scores(self, data):
+        self.passes += 1
+        return Embeddings(HELD.image_ids, self.images, HELD.caption_ids, self.texts)
+
+
+class TextsOnly:
+    def embed_texts(self, texts):
+        return Dual().texts[[int(text.split()[1]) for text in texts]]
+
+
+class Fitted(TextsOnly):
+    """Must see all texts first."""
+
+    def embed_texts(self, texts):
+        raise AssertionError("the fitted encoder is to be asked")
+
+    def fitted(self, texts):
+        assert len(texts) == CAPTIONS
+        return TextsOnly()
+
+
+def values(result):
+    return [(row.key, row.value, row.low, row.high, row.chance, row.signature) for row in result.rows]
+
+
+def test_one_pass_gives_what_each_task_gives_alone(monkeypatch):
+    sweeps = []
+    monkeypatch.setattr(gathering, "sweep", lambda *given: sweeps.append(given) or sweep(*given))
+    model = Dual()
+    together = evaluate_all(model, ALL, samples=30)
+    assert (model.passes, len(sweeps)) == (1, 1)
+    for task, result in zip(ALL, together, strict=True):
+        assert values(evaluate(Dual(), task, samples=30)) == values(result)
+
+
+def test_tasks_on_other_items_have_a_pass_of_their_own():
+    other = Collection.of({"x": ["one"], "y": ["two", "three"]})
+    strange = declared("strange", Retrieval(other, {"links": Judgements.from_links(other)}))
+    both = evaluate_all("random", [LINKED, strange], samples=10)
+    assert [r.task for r in both] == ["linked", "strange"]
+    assert values(both[1]) == values(evaluate("random", strange, samples=10))
+
+
+def test_the_order_of_the_items_changes_nothing():
+    image, caption = RNG.permutation(IMAGES), RNG.permutation(CAPTIONS)
+    for task in ALL:
+        shuffled = task.load().reordered(image, caption)
+        assert data_hash(shuffled) == data_hash(task.load())
+        assert values(evaluate(Dual(), task, data=shuffled, samples=30)) == values(evaluate(Dual(), task, samples=30))
+
+
+def by_hand(direction, said, fold=None):
+    """The rank of the best positive of every query, by sorting."""
+    model = Dual()
+    sides = {"image": model.images, "caption": model.texts}
+    unit = {side: v / np.linalg.norm(v, axis=1, keepdims=True) for side, v in sides.items()}
+    names = {"i2t": ("image", "caption"), "t2i": ("caption", "image"), "t2t": ("caption", "caption"), "i2i": ("image", "image")}
+    q, c = names[direction]
+    scores = unit[q] @ unit[c].T
+    rows, columns = (said.columns, said.rows) if direction == "t2i" else (said.rows, said.columns)
+    out = {}
+    for query in np.unique(rows[said.grades >= said.positive]):
+        gallery = np.ones(scores.shape[1], dtype=bool) if fold is None else fold[c] == fold[q][query]
+        if q == c:
+            gallery[query] = False
+        best = scores[query, columns[(rows == query) & (said.grades >= said.positive)]].max()
+        out[int(query)] = 1 + int((scores[query][gallery] > best).sum())
+    return out
+
+
+@pytest.mark.parametrize("direction", ["i2t", "t2i", "t2t", "i2i"])
+def test_four_directions_by_hand(direction):
+    result = evaluate(Dual(), FOUR, samples=10)
+    ranks = by_hand(direction, {"i2t": ACROSS, "t2i": ACROSS, "t2t": TEXTS, "i2i": PICTURES}[direction])
+    assert result[f"{direction}/mean-rank"].value == pytest.approx(np.mean(list(ranks.values())))
+    assert result[f"{direction}/hit@5"].value == pytest.approx(100 * np.mean([r <= 5 for r in ranks.values()]))
+    assert ("self:excluded" in result[f"{direction}/hit@1"].signature) == (direction in ("t2t", "i2i"))
+
+
+def test_folds_are_averaged():
+    result = evaluate(Dual(), FOLDED_TASK, samples=50)
+    for direction, of_query in (("i2t", FOLDS), ("t2i", FOLDS[OWNER])):
+        ranks = by_hand(direction, FOLDED, {"image": FOLDS, "caption": FOLDS[OWNER]})
+        folds = [[r for q, r in ranks.items() if of_query[q] == fold] for fold in range(4)]
+        assert result[f"{direction}/median-rank"].value == pytest.approx(np.mean([np.median(f) for f in folds]))
+        assert result[f"{direction}/hit@1"].value == pytest.approx(100 * np.mean([np.mean(np.array(f) == 1) for f in folds]))
+        assert "folds:4" in result[f"{direction}/hit@1"].signature
+    assert set(result.parts["i2t"].evidence.gallery) == {15}
+    assert set(result.parts["t2i"].evidence.gallery) == {5}
+
+
+def test_unequal_folds_weigh_the_same():
+    uneven = np.repeat([0, 1], [4, 16])
+    said = Judgements("links", LINKS.rows, LINKS.columns, LINKS.grades, LINKS.shape, folds=(uneven, uneven[OWNER]))
+    result = evaluate(Dual(), declared("uneven", Retrieval(HELD, {"links": said})), samples=20)
+    ranks = by_hand("i2t", said, {"image": uneven, "caption": uneven[OWNER]})
+    means = [np.mean([r == 1 for q, r in ranks.items() if uneven[q] == fold]) for fold in (0, 1)]
+    assert result["i2t/hit@1"].value == pytest.approx(100 * np.mean(means))
+
+
+def test_rsum_adds_up_both_directions_and_its_interval_holds_it():
+    result = evaluate(Dual(), LINKED, samples=200)
+    row = result["rsum"]
+    parts = evaluate(Dual(), LINKED, samples=10, metrics=("hit@1", "hit@5", "hit@10")).rows
+    assert row.value == pytest.approx(sum(r.value for r in parts))
+    assert row.chance == pytest.approx(sum(r.chance for r in parts))
+    assert row.low < row.value < row.high
+    assert row.best == 600
+
+
+def test_plausible_matches_and_their_mean():
+    result = evaluate(Dual(), PLAUSIBLE, samples=20)
+    for direction in ("i2t", "t2i"):
+        for name in ("pmrp", "pmrp@50"):
+            of_zeta = [result[f"{direction}/zeta={z}/{name}"].value for z in (0, 1, 2)]
+            assert result[f"{direction}/mean/{name}"].value == pytest.approx(np.mean(of_zeta))
+
+
+@pytest.mark.parametrize("direction", list(RATED))
+def test_correlations_are_scipys(direction):
+    result = evaluate(Dual(), RATED[direction], samples=50)
+    pairs_ = result.parts[""].evidence
+    assert result["spearman"].value == pytest.approx(100 * stats.spearmanr(pairs_.human, pairs_.model).statistic)
+    assert result["kendall"].value == pytest.approx(100 * stats.kendalltau(pairs_.human, pairs_.model).statistic)
+    assert result["pearson"].value == pytest.approx(100 * stats.pearsonr(pairs_.human, pairs_.model).statistic)
+    row = result["bootstrap-spearman"]
+    assert row.std is not None
+    assert result.as_json()["bootstrap-spearman-std"] == round(row.std, 4)
+    assert f"query:{'image' if direction in ('i2i', 'i2t') else 'caption'}" in row.signature
+    assert "seed:0" in row.signature
+    assert evaluate(Dual(), RATED[direction], samples=50, seed=1)["bootstrap-spearman"].value != row.value
+
+
+def test_a_model_of_texts_runs_what_texts_allow():
+    assert abilities(TextsOnly()) == ("embed texts",)
+    result = evaluate(TextsOnly(), FOUR, samples=10)
+    assert {row.part for row in result.rows} == {"t2t"}
+    assert "i2t, t2i, i2i" in result.notes[0]
+    assert values(result)[0][1] == evaluate(Dual(), FOUR, samples=10)["t2t/hit@1"].value
+    assert evaluate(TextsOnly(), RATED["t2t"], samples=10).rows
+    for task in (LINKED, RATED["i2i"], RATED["i2t"], PLAUSIBLE):
+        with pytest.raises(CrossmatchError, match=r"the model has them in t2t alone.*cxc-sts"):
+            evaluate(TextsOnly(), task, samples=10)
+
+
+def test_an_encoder_that_must_see_all_texts_is_fitted_first():
+    assert values(evaluate(Fitted(), FOUR, samples=10)) == values(evaluate(TextsOnly(), FOUR, samples=10))
+
+
+def test_one_side_in_a_file_is_enough_for_its_tasks(tmp_path):
+    np.savez(tmp_path / "texts.npz", caption_ids=HELD.caption_ids, caption_embeddings=Dual().texts)
+    model = f"precomputed:{tmp_path / 'texts.npz'}"
+    assert {row.part for row in evaluate(model, FOUR, samples=10).rows} == {"t2t"}
+    with pytest.raises(CrossmatchError, match="t2t alone"):
+        evaluate(model, LINKED, samples=10)
+    np.savez(tmp_path / "half.npz", caption_ids=HELD.caption_ids, caption_embeddings=Dual().texts, image_ids=HELD.image_ids)
+    with pytest.raises(CrossmatchError, match="come in pairs"):
+        evaluate(f"precomputed:{tmp_path / 'half.npz'}", LINKED, samples=10)
+
+
+def test_a_part_of_the_data_is_marked_and_never_compared():
+    full, part, same = evaluate(Dual(), LINKED, samples=10), *(evaluate(Dual(), LINKED, samples=10, limit=7) for _ in range(2))
+    assert part.rows[0].n == 7
+    assert values(part) == values(same)
+    assert "limit:7" in part.rows[0].signature
+    assert part.options == {"limit": "7", "samples": "10"}
+    assert part.notes[0].startswith("partial")
+    with pytest.raises(CrossmatchError, match="cannot be compared"):
+        compare(full, part)
+    assert evaluate(Dual(), LINKED, samples=10, limit=7, seed=5).parts["i2t"].ids.tolist() != part.parts["i2t"].ids.tolist()
+
+
+@pytest.mark.parametrize("task", ALL, ids=lambda t: t.name)
+def test_every_shape_can_be_limited_and_saved_and_compared(tmp_path, task):
+    result = evaluate(Dual(), task, samples=20, limit=15)
+    back = load(save(result, tmp_path))
+    assert back.rows == result.rows
+    assert values(loop.summarise(back, [loop.metric(n) for n in task.metrics], {})) is not None
+    other = evaluate("random", task, samples=20, limit=15)
+    compared = compare(back, other)
+    assert len(compared) == len(result.rows)
+    assert all(0 < c.p <= 1 for c in compared)
+
+
+def test_a_limit_that_leaves_nothing_is_told():
+    with pytest.raises(WrongWords, match="limit"):
+        evaluate(Dual(), LINKED, limit=0)
+    lone = Judgements("one", [0], [59], [1.0], (IMAGES, CAPTIONS))
+    with pytest.raises(WrongWords, match="Raise --limit"):
+        evaluate(Dual(), declared("lone", Retrieval(HELD, {"one": lone})), limit=1, samples=10)
+
+
+def test_positives_outside_the_gallery_count_but_are_never_found():
+    near = Judgements("x", LINKS.rows, LINKS.columns, LINKS.grades, LINKS.shape, only="i2t", absent=(0, 0, 4))
+    task = declared("absent", Retrieval(HELD, {"x": near}), metrics=("r-precision", "map@r", "hit@1"))
+    same = declared("all there", Retrieval(HELD, {"x": LINKS}), metrics=task.metrics)
+    result, plain = (evaluate("oracle", t, samples=10) for t in (task, same))
+    values_ = result.parts["i2t"].values["r-precision"]
+    at = result.parts["i2t"].ids.tolist()
+    assert values_[at.index("i0")] == pytest.approx(3 / 5)
+    assert values_[at.index("i4")] == pytest.approx(3 / 4)
+    assert (np.delete(values_, [at.index("i0"), at.index("i4")]) == 1).all()
+    assert result["i2t/hit@1"].value == plain["i2t/hit@1"].value
+    assert "never found" in result.notes[0]
+
+
+def test_an_unknown_option_in_a_tasks_name_is_told():
+    with pytest.raises(WrongWords, match="option=value"):
+        evaluate("random", "cxc-sits+image")
+    with pytest.raises(WrongWords, match="cxc-sits has no option 'side'"):
+        evaluate("random", "cxc-sits+side=image")
