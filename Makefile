@@ -25,12 +25,15 @@ check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
 
 bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json line per case
 	$(BIN)/python bench/ranking.py
+	$(BIN)/python bench/cxc_bootstrap.py
+	$(BIN)/python bench/coco_suite.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/pictures/make_kinds_sheet.py
 	$(BIN)/python docs/pictures/make_scenes_sheet.py
 	$(BIN)/python docs/make_results.py
+	$(BIN)/python docs/make_text_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,4 +1,4 @@
-"""Write docs/results.md and docs/pictures/report.png: every figure in the documents comes from here.
+"""Write the part of docs/results.md on the embedded world, and docs/pictures/report.png.
 
 python docs/make_results.py [FOLDER]        # FOLDER keeps the trained model and the results, `demo` by default
 """
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import crossmatch as cm
+from blocks import replace_block
 from crossmatch.cli.demo import evaluate_demo
 from crossmatch.report.tables import Table, comparison_table, results_table
 
@@ -23,7 +24,7 @@ def main(folder: Path) -> None:
     oracle = [
         cm.evaluate("oracle", "diorama/retrieval", name=ties, ties=ties) for ties in ("pessimistic", "expected", "optimistic")
     ]
-    (HERE / "results.md").write_text(page(default, coco, oracle), encoding="utf-8")
+    replace_block(HERE / "results.md", "diorama", page(default, coco, oracle))
     picture(cm.write_report(default, folder / "report.html"))
 
 
@@ -32,8 +33,6 @@ def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result
     by_links, by_truth = perfect["i2t/links/hit@1"], perfect["i2t/truth/hit@1"]
     return "\n".join(
         [
-            "# Results",
-            "Made by `docs/make_results.py`. Values ± half of the 95 % interval, bootstrap over images.\n",
             "## The embedded world, 1,000 images and 5,000 captions",
             markdown(results_table(default)[0]),
             "\nThe oracle says 1 of every caption that is true of an image and 0 of every other one: it is never wrong. By the "

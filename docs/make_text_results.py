@@ -1,6 +1,6 @@
-"""Print the section of docs/results.md on text models and the BLIP-2 caption proxy, measured on the real COCO test split.
+"""Write the part of docs/results.md on text models and the BLIP-2 caption proxy, measured on the real COCO test split.
 
-CROSSMATCH_DATA=FOLDER python docs/make_text_results.py > section.md        # the folder needs cxc/, coco/ and captions/
+CROSSMATCH_DATA=FOLDER python docs/make_text_results.py        # the folder needs cxc/, coco/ and captions/
 
 It needs the packages of the extra `text`, and eccv_caption. Nothing is downloaded, and the same numbers come out each time; most
 of the time goes into embedding 30,000 captions with MiniLM.
@@ -9,11 +9,13 @@ of the time goes into embedding 30,000 captions with MiniLM.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
 import crossmatch as cm
+from blocks import replace_block
 from crossmatch.benchmarks.coco import collection
 from crossmatch.benchmarks.cxc import both_ways, judged
 from crossmatch.core.places import data_folder
@@ -153,7 +155,7 @@ def main(names: list[str]) -> None:
     for name in names or MODELS:
         found = evaluate_all(CaptionProxy.from_name(f"{file}+{name}"), [*TASKS, CONVENTIONS], name=name)
         results[name] = dict(zip((*TASKS, CONVENTIONS.name), found, strict=True))
-    print(page(results))
+    replace_block(Path(__file__).with_name("results.md"), "coco", page(results))
 
 
 if __name__ == "__main__":

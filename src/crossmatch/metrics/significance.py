@@ -52,13 +52,14 @@ class Draws:
         return iter(_kept(self)) if self.samples <= CHUNK else self._made()
 
     def _made(self) -> Iterator[FloatArray]:
-        rng = np.random.default_rng(self.seed)
+        rng, n = np.random.default_rng(self.seed), self.clusters
         for at in range(0, self.samples, CHUNK):
-            n = self.clusters
-            yield rng.multinomial(n, np.full(n, 1 / n), size=min(CHUNK, self.samples - at)).astype(np.float64)
+            size = min(CHUNK, self.samples - at)
+            drawn = rng.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+            yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _kept_draws(clusters: int, samples: int, seed: int) -> tuple[FloatArray, ...]:
     """The same draws serve all metrics of a part, and both directions of a collection."""
     return tuple(Draws(np.zeros(0, np.int64), clusters, samples, seed)._made())
@@ -125,6 +126,8 @@ def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> D
 def _medians(ranks: Ranks, draws: Draws) -> FloatArray:
     a, n, p = first_group(ranks)
     tied = np.flatnonzero(n > 0)
+    if not len(tied):
+        return _weighted_medians(a + 1, draws)
     rng = np.random.default_rng([draws.seed, 1])
     place = a + 1
     order = np.argsort(place, kind="stable")
@@ -142,6 +145,31 @@ def _medians(ranks: Ranks, draws: Draws) -> FloatArray:
             low, high = np.searchsorted(reach, [(reach[-1] + 1) // 2, reach[-1] // 2 + 1])
             out.append((place[order[low]] + place[order[high]]) / 2)
     return np.asarray(out)
+
+
+def _weighted_medians(place: IntArray, draws: Draws) -> FloatArray:
+    """The median of untied ranks in each replicate, from how many queries of each cluster are at or below a few ranks only.
+
+    Medians of replicates lie close together, so a narrow window of ranks around the median of all holds nearly all of them; it is
+    widened until it holds every one.
+    """
+    values = np.unique(place)
+    middle, reach = int(np.searchsorted(values, np.median(place))), 16
+    while True:
+        window = values[max(0, middle - reach) : middle + reach + 1]
+        at_most = np.searchsorted(window, place)  # the first of the window that is not below
+        counts = np.zeros((draws.clusters, len(window) + 1))
+        np.add.at(counts, (draws.member, at_most), 1.0)
+        reached = np.concatenate([times @ counts for times in draws]).cumsum(axis=1)  # (replicates, window + 1)
+        total = reached[:, -1]
+        ends = [(total + 1) // 2, total // 2 + 1]
+        inside = [(total == 0) | (window[0] == values[0]) | (reached[:, 0] < end) for end in ends]
+        inside += [(total == 0) | (window[-1] == values[-1]) | (reached[:, -2] >= end) for end in ends]
+        if np.all(inside):
+            break
+        reach *= 4
+    low, high = (window[np.minimum((reached < end[:, None]).sum(axis=1), len(window) - 1)] for end in ends)
+    return np.where(total > 0, (low + high) / 2, np.nan)
 
 
 def _draw_first_ranks(a: IntArray, n: IntArray, p: IntArray, samples: int, rng: np.random.Generator) -> NDArray[np.int32]:

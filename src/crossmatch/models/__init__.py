@@ -56,12 +56,34 @@ def _dual(rest: str) -> object:
     return load(Path(rest))
 
 
+def _text(family: str) -> Callable[[str], object]:
+    def make(rest: str) -> object:
+        from crossmatch.models.text import text_model
+
+        return text_model(f"{family}:{rest}" if rest else family)
+
+    return make
+
+
+def _proxy(rest: str) -> object:
+    from crossmatch.models.proxy import CaptionProxy
+
+    return CaptionProxy.from_name(rest)
+
+
 FAMILIES = (
     Family("random", "a random direction for each id: chance, in practice", "scores", _random, "[SEED]"),
     Family("oracle", "1 for every positive, 0 for the rest: the ceiling", "scores", _oracle),
     Family("precomputed", "embeddings, a matrix, a TREC run or trial scores from a file", "scores", _precomputed, "FILE"),
+    Family("tfidf", "TF-IDF over 4,096 words; their frequencies from the captions, or from a file", "embed texts", _text("tfidf"),
+           "[FILE]"),
+    Family("bow", "averaged static word vectors, plain or weighted by idf", "embed texts", _text("bow"), "[idf]"),
+    Family("minilm", "the sentence encoder all-MiniLM-L6-v2, from a package that carries it", "embed texts", _text("minilm")),
+    Family("sentence", "any model of sentence-transformers, or a function in a Python file", "embed texts", _text("sentence"),
+           "NAME|FILE.py:FUNCTION"),
+    Family("caption-proxy", "images stand for the captions in a file, compared as texts", "scores", _proxy, "FILE[+TEXTMODEL]"),
     Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _dual, "FOLDER"),
-)
+)  # fmt: skip
 
 
 def families() -> Catalog[Family]:

@@ -132,9 +132,11 @@ def _embed(model: object, collection: Collection, batch: int) -> Embeddings:
     if isinstance(model, TextEncoder):
         fitted = getattr(model, "fitted", None)
         encoder = fitted(collection.texts()) if fitted is not None else model
-        captions = _batches(
-            lambda at: encoder.embed_texts(collection.texts(at)), collection.shape[1], batch, "embedding captions"
-        )  # fmt: skip
+        # Each text once: in two batches the same text may differ in its last bits, and a tie would be broken by rounding.
+        texts, member = np.unique(np.asarray(collection.texts()), return_inverse=True)
+        said = texts.tolist()
+        captions = _batches(lambda at: encoder.embed_texts(said[at.start : at.stop]), len(said), batch, "embedding captions")
+        captions = captions[member.ravel()]
     similarity = getattr(model, "similarity", "cosine")
     return Embeddings(collection.image_ids, images, collection.caption_ids, captions, similarity)
 

@@ -111,7 +111,12 @@ def test_an_empty_or_broken_file(fails, tmp_path, content, says):
     [
         ("cxc/sts_test.csv", lambda data: data[:1000], "cxc-sts", "has 1,000 bytes, but 3,096,467 are expected"),
         ("cxc/sts_test.csv", lambda data: b"", "cxc-sts", "has 0 bytes"),
-        ("cxc/sts_test.csv", lambda data: data.replace(b"agg_score", b"agg-score", 1), "cxc-sts", "begins with .*expected caption1"),
+        (
+            "cxc/sts_test.csv",
+            lambda data: data.replace(b"agg_score", b"agg-score", 1),
+            "cxc-sts",
+            "begins with.*expected caption1",
+        ),
         ("cxc/sis_test.csv", lambda data: data.replace(b",3.6,", b",3x6,", 1), "cxc-sis", "no number.*3x6"),
         ("cxc/sis_test.csv", lambda data: data.replace(b",3.6,", b",3,6,", 1), "cxc-sis", "line 2: 5 cells"),
         ("coco/karpathy_test_captions.tsv", lambda data: data[:-40] + b"\xff" * 40, "coco-5k", "not a text in UTF-8"),
