@@ -44,8 +44,11 @@ def groups_of(model: object, tasks: Sequence[Task]) -> list[list[int]]:
 
 
 def _items(held: Collection) -> tuple[object, ...]:
-    """What two collections of the same items have in common, in whatever order."""
-    return (*(np.sort(held.ids(side)).tobytes() for side in ("image", "caption")), bool(held.captions), held.open_image is None)
+    """What two collections of the same items have in common, in whatever order: ids, texts, and where the pictures are."""
+    order = np.argsort(held.caption_ids, kind="stable")
+    texts = tuple(held.captions[n] for n in order.tolist()) if held.captions else ()
+    ids = np.sort(held.image_ids).tobytes(), held.caption_ids[order].tobytes()
+    return (*ids, texts, None if held.open_image is None else id(held.open_image))
 
 
 Found = tuple[dict[str, Part], tuple[str, ...]]
@@ -184,7 +187,7 @@ def _rated(said: Scores, data: Similarity) -> Part:
     else:
         model = exact_scores(said, query, item, data.direction)
     ids, clusters = _queries(data.collection, data.direction, query)
-    return Part(ids, clusters, Pairs(query.copy(), data.said.grades.copy(), model), data.said.positive)
+    return Part(ids, clusters, Pairs(query.copy(), data.said.grades.copy(), model))
 
 
 def _queries(held: Collection, direction: str, queries: IntArray) -> tuple[IdArray, IntArray]:

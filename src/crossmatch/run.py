@@ -162,13 +162,14 @@ def _total(result: Result, total: Metric, measured: Mapping[str, Mapping[str, Me
     if not {"i2t", "t2i"} <= result.parts.keys():
         return []
     found = [measured[name][m] for name in ("i2t", "t2i") for m in total.members]
+    once = found[:: len(total.members)]  # all members of a direction rest on the same queries
     low, high = interval(np.sum([one.replicates for one in found], axis=0))
     value, chance = (float(sum(getattr(one, which) for one in found)) for which in ("value", "chance"))
     ties = max(100 * float(np.mean(shape_of(part).tied(part))) for part in (result.parts[name] for name in ("i2t", "t2i")))
     return [
         Row(
-            "", total.name, 100 * value, 100 * low, 100 * high, 100 * chance, total.unit, 100 * total.best, sum(f.n for f in found),
-            sum(f.positives for f in found), ties, None, _signature(result, "", result.parts["i2t"], total, facts),
+            "", total.name, 100 * value, 100 * low, 100 * high, 100 * chance, total.unit, 100 * total.best, sum(f.n for f in once),
+            sum(f.positives for f in once), ties, None, _signature(result, "", result.parts["i2t"], total, facts),
         )
     ]  # fmt: skip
 

@@ -282,3 +282,40 @@ def test_an_unknown_option_in_a_tasks_name_is_told():
         evaluate("random", "cxc-sits+image")
     with pytest.raises(WrongWords, match="cxc-sits has no option 'side'"):
         evaluate("random", "cxc-sits+side=image")
+
+
+def test_the_same_ids_with_other_texts_are_another_collection():
+    """Two folders with the same file names: each must be asked about its own captions."""
+    moved = Collection(HELD.image_ids, HELD.caption_ids, HELD.captions[3:] + HELD.captions[:3], HELD.links)
+    tasks = [declared(n, Retrieval(h, {"t": TEXTS}), ("t2t",)) for n, h in (("one", HELD), ("other", moved))]
+    together = evaluate_all(TextsOnly(), tasks, samples=10)
+    assert [values(r) for r in together] == [values(evaluate(TextsOnly(), t, samples=10)) for t in tasks]
+    assert together[0]["t2t/mean-rank"].value != together[1]["t2t/mean-rank"].value
+
+
+def test_a_run_that_is_cut_short_is_refused_even_where_a_positive_is_absent():
+    from crossmatch.core.scores import Run
+
+    said = Judgements("x", [0, 0], [0, 1], [1.0, 1.0], (IMAGES, CAPTIONS), only="i2t", absent=(0,))
+    task = declared("absent", Retrieval(HELD, {"x": said}), ("i2t",), ("r-precision",))
+
+    class Ranking:
+        def __init__(self, depth):
+            self.items = np.array(["c9", "c0", "c1", "c7"][:depth])
+
+        def scores(self, data):
+            return Run(np.full(len(self.items), "i0"), self.items, np.arange(len(self.items), 0, -1.0))
+
+    assert evaluate(Ranking(3), task, samples=5).rows[0].value == pytest.approx(100 * 2 / 3)
+    with pytest.raises(CrossmatchError, match="lists 2 candidates for query 'i0', but r-precision needs 3"):
+        evaluate(Ranking(2), task, samples=5)
+
+
+def test_a_total_counts_each_query_once():
+    assert (evaluate(Dual(), LINKED, samples=5)["rsum"].n, evaluate(Dual(), LINKED, samples=5)["rsum"].positives) == (80, 120)
+
+
+def test_pairs_that_people_rated_low_are_pairs_too():
+    low = Judgements("low", np.arange(10), np.arange(10) * 3, np.linspace(0.1, 2.9, 10), (IMAGES, CAPTIONS), positive=0.1)
+    result = evaluate(Dual(), declared("low", Similarity(HELD, low, "i2t"), ("i2t",), ("spearman",)), samples=10, limit=18)
+    assert result.rows[0].positives >= 8

@@ -19,12 +19,11 @@ _jit: Any = nb.njit(nogil=True, cache=True, boundscheck=False)
 
 @_jit
 def fill_cells(tile, low, zoom, place):  # type: ignore[no-untyped-def]
-    """The whole part of (value - low) · zoom, for `cuts.Cells`; monotonic in the value, whatever the rounding."""
-    low, zoom = tile.dtype.type(low), tile.dtype.type(zoom)
+    """The whole part of (value / 2 - low) · zoom, for `cuts.Cells`; monotonic in the value, whatever the rounding."""
     for r in range(tile.shape[0]):
         line, out = tile[r], place[r]
         for c in range(line.shape[0]):
-            out[c] = np.uint16(np.int32((line[c] - low) * zoom))
+            out[c] = np.uint16(np.int32((0.5 * np.float64(line[c]) - low) * zoom))
 
 
 @_jit

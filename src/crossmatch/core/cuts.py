@@ -118,7 +118,10 @@ ARRAYS = ("k", "above", "level", "positive_above", "positive_level", "positives"
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Every score of a plane as a cell of 16 bits: the whole part of (value - low) · zoom."""
+    """Every score of a plane as a cell of 16 bits: the whole part of (value / 2 - low) · zoom.
+
+    Halves, because the range of a matrix may be twice the largest float64.
+    """
 
     values: NDArray[np.uint16]
     low: float
@@ -133,21 +136,21 @@ class Cells:
             from crossmatch.core import cut_kernels
 
             loops = cut_kernels
-        return cls(room(plane.shape, np.dtype(np.uint16)), low, CELLS / max(high - low, 1e-300), loops)
+        return cls(room(plane.shape, np.dtype(np.uint16)), low / 2, CELLS / max(high / 2 - low / 2, 1e-300), loops)
 
     def fill(self, tile: NDArray[np.floating], row0: int, column0: int) -> None:
         place = self.values[row0 : row0 + tile.shape[0], column0 : column0 + tile.shape[1]]
         if self.compiled is not None:
             self.compiled.fill_cells(tile, self.low, self.zoom, place)
         else:
-            place[:] = (tile.astype(np.float64) - self.low) * self.zoom
+            place[:] = (0.5 * tile.astype(np.float64) - self.low) * self.zoom
 
     def reach(self, margin: FloatArray) -> IntArray:
         """How many cells from the cell of t the exact scores may be on the other side of t.
 
         Rounding moves a score and the K-th highest score by at most the margin each; one cell more is for the rounding of cells.
         """
-        return (np.ceil(2 * margin * self.zoom) + 1).astype(np.int64)
+        return (np.ceil(margin * self.zoom) + 1).astype(np.int64)
 
 
 def room(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:

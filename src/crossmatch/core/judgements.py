@@ -105,7 +105,7 @@ class Judgements:
         for name in ("rows", "columns"):
             object.__setattr__(self, name, as_whole(getattr(self, name), f"{name} of {self.source!r}"))
         object.__setattr__(self, "grades", np.array(self.grades, dtype=np.float64))
-        if self.positive <= 0:
+        if -np.inf < self.positive <= 0:
             raise CrossmatchError(
                 f"judgements {self.source!r} call a grade of {self.positive} positive; it must be above zero, or a positive would "
                 "gain nothing. Shift the grades."
@@ -213,7 +213,10 @@ class Judgements:
         return Listed(unique, np.append(start, len(query)).astype(np.int64), item, grade, folds)
 
     def reordered(self, rows: IntArray, columns: IntArray) -> Judgements | None:
-        """The judgements among the items at these positions, which become 0, 1, …; nothing if no positive is left."""
+        """The judgements among the items at these positions, which become 0, 1, …; nothing if no positive is left.
+
+        Judgements without a threshold (`positive` of minus infinity) need only be left at all.
+        """
         row, column = (np.full(n, -1, dtype=np.int64) for n in self.shape)
         row[rows], column[columns] = np.arange(len(rows)), np.arange(len(columns))
         kept = (row[self.rows] >= 0) & (column[self.columns] >= 0)

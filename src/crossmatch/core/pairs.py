@@ -26,6 +26,7 @@ class Similarity:
     def __post_init__(self) -> None:
         if self.direction not in self.said.directions:
             raise CrossmatchError(f"{self.said.kind} pairs have no direction {self.direction!r}.")
+        object.__setattr__(self, "said", replace(self.said, positive=-np.inf))  # every rated pair counts, whatever its grade
 
     @property
     def query(self) -> IntArray:

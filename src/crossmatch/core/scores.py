@@ -163,6 +163,10 @@ class Matrix:
             )
         if not np.issubdtype(values.dtype, np.floating) and not np.issubdtype(values.dtype, np.integer) and values.dtype != bool:
             raise CrossmatchError(f"scores have dtype {values.dtype}; real numbers were expected.")
+        if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > 2**53:
+            raise CrossmatchError(
+                "scores hold whole numbers beyond 2^53, which float64 cannot tell apart. Scale them, or give their ranks."
+            )
         if np.issubdtype(values.dtype, np.floating):
             for at in range(0, len(values), 256):
                 require_finite(

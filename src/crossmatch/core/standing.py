@@ -77,7 +77,7 @@ def with_absent(standing: Standing, absent: tuple[int, ...]) -> Standing:
     longer = Listed(
         listed.query, start, np.insert(listed.item, last, behind), np.insert(listed.grade, last, 1.0), listed.folds
     )  # fmt: skip
-    return Standing(
-        longer, np.insert(standing.above, last, behind), np.insert(standing.size, last, 1), standing.depth + more,
-        standing.gallery + more,
-    )  # fmt: skip
+    # A ranking that was known to its end still is; one that was cut short does not reach deeper for what it cannot hold.
+    depth = np.where(standing.depth == standing.gallery, standing.depth + more, standing.depth)
+    above, size = np.insert(standing.above, last, behind), np.insert(standing.size, last, 1)
+    return Standing(longer, above, size, depth, standing.gallery + more)

@@ -151,9 +151,9 @@ def _plane(
 
 def _merged(lists: Mapping[str, Listed], shape: tuple[int, int]) -> list[tuple[str, Listed, list[str]]]:
     """Lists of one direction with the same galleries become one: tasks share many pairs, and every pair is counted once."""
-    groups: dict[tuple[str, int], list[str]] = {}
+    groups: dict[tuple[str, tuple[bytes, ...]], list[str]] = {}
     for key, listed in lists.items():
-        groups.setdefault((_direction(key), 0 if listed.folds is None else id(listed.folds[0])), []).append(key)
+        groups.setdefault((_direction(key), tuple(fold.tobytes() for fold in listed.folds or ())), []).append(key)
     width = max(shape)
     out = []
     for (direction, _), keys in groups.items():

@@ -210,7 +210,7 @@ def stretches(length: int, most: int, cuts: IntArray) -> list[tuple[int, int]]:
 
 
 def tile_dtype(dtype: np.dtype[Any]) -> type[np.floating]:
-    """The narrowest float that holds every value of `dtype` as it is."""
+    """The narrowest float that holds every value of `dtype` as it is (`Matrix` refuses integers that none holds)."""
     return np.float32 if np.can_cast(dtype, np.float32, "safe") else np.float64
 
 

@@ -12,6 +12,7 @@ from crossmatch.benchmarks.coco import collection
 from crossmatch.cli import main
 
 TASKS = "coco-1k,coco-5k,cxc,cxc-sts,cxc-sis,cxc-sits,eccv-caption,pmrp"
+ZETAS = ("zeta=0", "zeta=1", "zeta=2", "mean")
 HITS = {"hit@1", "hit@5", "hit@10"}
 
 
@@ -37,9 +38,7 @@ def test_every_metric_of_all_eight_tasks_from_one_file(tmp_path, monkeypatch, ca
         "cxc": {f"{d}/{m}" for d in ("i2t", "t2i", "t2t", "i2i") for m in (*HITS, "median-rank")},
         **{f"cxc-{s}": {"bootstrap-spearman", "bootstrap-spearman-std"} for s in ("sts", "sis", "sits")},
         "eccv-caption": {f"{d}/{m}" for d in ("i2t", "t2i") for m in (*HITS, "map@r", "r-precision")},
-        "pmrp": {
-            f"{d}/{z}/{m}" for d in ("i2t", "t2i") for z in ("zeta=0", "zeta=1", "zeta=2", "mean") for m in ("pmrp", "pmrp@50")
-        },
+        "pmrp": {f"{d}/{z}/{m}" for d in ("i2t", "t2i") for z in ZETAS for m in ("pmrp", "pmrp@50")},
     }
     assert {task: set(rows) for task, rows in found.items()} == expected
     assert all(np.isfinite(value) for rows in found.values() for value in rows.values())

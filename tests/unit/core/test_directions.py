@@ -177,3 +177,31 @@ def test_large_margins_and_wide_vectors_are_settled():
     for n, q in enumerate(Asked.of(said, "i2t").query):
         t = np.sort(exact[q])[::-1][a.k[1, 0, n] - 1]
         assert a.above[1, 0, n] == b.above[1, 0, n] == (exact[q] > t).sum()
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize(
+    "values",
+    [np.float32([[3e38, 2e38, -3e38, -2e38, 1, 0]]), np.array([[1.7e308, 1.2e308, -1.7e308, -1.2e308, 1, 0]]),
+     np.array([[5, 4, -7, -6, 1, 0]]) * 2**50],
+)  # fmt: skip
+def test_cuts_of_a_matrix_with_the_widest_range(values, compiled):
+    sets = np.array([[True], [False]])
+    said = Plausible("x", [0], [0, 0, 1, 1, 1, 1], sets, zetas=(0,), caps=(0, 1))
+    found = sweep(Matrix(["i"], list("abcdef"), values), {}, {"i2t": Asked.of(said, "i2t")}, compiled=compiled)[1]["i2t"]
+    assert found.found[:, 0, 0].tolist() == [2, 1]
+
+
+def test_whole_numbers_that_no_float_tells_apart_are_refused():
+    with pytest.raises(CrossmatchError, match="beyond 2"):
+        Matrix(["i"], ["a", "b"], np.array([[2**62, 2**62 - 1]]))
+
+
+def test_lists_that_share_only_the_folds_of_their_queries_are_not_one():
+    scores = Matrix(list("abcd"), list("wxyz"), np.arange(16.0).reshape(4, 4))
+    queries = np.array([0, 0, 1, 1])
+    one = np.array([0]), np.array([0, 1]), np.array([0]), np.ones(1)
+    lists = {"i2t/a": Listed(*one, (queries, np.array([0, 0, 1, 1]))), "i2t/b": Listed(*one, (queries, np.array([0, 1, 1, 1])))}
+    both = stand(scores, lists)
+    assert [int(both[key].gallery[0]) for key in lists] == [2, 1]
+    assert [int(both[key].above[0]) for key in lists] == [1, 0]
