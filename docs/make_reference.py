@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 def reference() -> str:
     metrics = [f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES]
     tasks = [
-        f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | {b.licence} |"
+        f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | "
+        f"{' '.join(f'`+{key}={value}`' for key, value in b.options.items())} | {b.licence} |"
         for b in benchmarks().values()
     ]
     models = [f"| `{f.name}{':' + f.argument if f.argument else ''}` | {f.abilities} | {f.about} |" for f in families().values()]
@@ -33,7 +34,10 @@ def reference() -> str:
             "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
             *metrics,
             "\n## Tasks",
-            "| name | about | directions | metrics | licence |\n|---|---|---|---|---|",
+            "Options go with the name, as in `cxc+split=val`; the usual values are shown. `invalid=drop` leaves out what the ECCV "
+            "paper calls invalid (decision 11), `cocaptions=all` and `query` are explained in decision 13. `collection:FOLDER` "
+            "is a task too.\n",
+            "| name | about | directions | metrics | options | licence |\n|---|---|---|---|---|---|",
             *tasks,
             "\n## Models",
             "| name | ability | about |\n|---|---|---|",

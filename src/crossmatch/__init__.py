@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Benchmark", "Collection", "CrossmatchError", "Diorama", "Embeddings", "Judgements", "Matrix", "Metric", "Ranks", "Result",
-    "Retrieval", "Trials", "benchmarks", "compare", "evaluate", "load_result", "metric", "rank", "save_result", "truth",
+    "Retrieval", "Trials", "benchmarks", "compare", "evaluate", "evaluate_all", "load_data",
+    "load_result", "metric", "rank", "save_result", "truth",
     "write_report",
 ]  # fmt: skip
 
@@ -16,7 +17,8 @@ _HOMES = {
     "Benchmark": "core.benchmark", "Retrieval": "core.benchmark", "Collection": "core.collection", "CrossmatchError": "core.errors",
     "Judgements": "core.judgements", "Trials": "core.trials", "Embeddings": "core.scores", "Matrix": "core.scores",
     "Ranks": "core.ranks", "rank": "core.ranks", "Result": "core.result", "Metric": "metrics.table", "metric": "metrics.table",
-    "Diorama": "diorama.world", "truth": "diorama.truth", "benchmarks": "benchmarks", "evaluate": "run",
+    "Diorama": "diorama.world", "truth": "diorama.truth", "benchmarks": "benchmarks", "load_data": "benchmarks",
+    "evaluate": "run", "evaluate_all": "run",
     "compare": "report.compare", "write_report": "report.html",
     "load_result": "core.result:load", "save_result": "core.result:save",
 }  # fmt: skip
@@ -32,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    from crossmatch.benchmarks import benchmarks
+    from crossmatch.benchmarks import benchmarks, load_data
     from crossmatch.core.benchmark import Benchmark, Retrieval
     from crossmatch.core.collection import Collection
     from crossmatch.core.errors import CrossmatchError
@@ -48,4 +50,4 @@ if TYPE_CHECKING:
     from crossmatch.metrics.table import Metric, metric
     from crossmatch.report.compare import compare
     from crossmatch.report.html import write_report
-    from crossmatch.run import evaluate
+    from crossmatch.run import evaluate, evaluate_all

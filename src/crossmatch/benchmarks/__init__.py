@@ -9,7 +9,7 @@ from crossmatch.benchmarks.cxc import CXC, CXC_SIS, CXC_SITS, CXC_STS
 from crossmatch.benchmarks.diorama import DIORAMA_RETRIEVAL
 from crossmatch.benchmarks.eccv import ECCV_CAPTION
 from crossmatch.benchmarks.folder import folder_task
-from crossmatch.core.benchmark import Benchmark
+from crossmatch.core.benchmark import Benchmark, Loaded
 from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import WrongWords
 from crossmatch.core.plugins import plugged
@@ -21,6 +21,16 @@ def benchmarks() -> Catalog[Benchmark]:
     """All benchmarks by name."""
     found = {b.name: b for b in BUILT_IN}
     return Catalog("task", found | {b.name: b for b in plugged(Benchmark)})
+
+
+def load_data(name: str, **options: str) -> Loaded:
+    """The data of a task, by the name that `-t` takes.
+
+    >>> load_data("diorama/retrieval", size="tiny").collection.shape
+    (50, 250)
+    """
+    declared, chosen = benchmark_named(name, options)
+    return declared.loaded(**chosen)
 
 
 def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:

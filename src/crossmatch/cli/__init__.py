@@ -26,8 +26,15 @@ def cli() -> None:
     """What an image-text model really matched: exact, fast, honest about uncertainty."""
 
 
-for command in (cache_group, correlate, data, export):
+def _attach(command: click.Command) -> None:
+    """Add a command that lives in a file of its own; it answers to the same words for help, however it is called."""
     cli.add_command(command)
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.context_settings |= cli.context_settings
+
+
+for attached in (cache_group, correlate, data, export):
+    _attach(attached)
 
 
 @cli.command()

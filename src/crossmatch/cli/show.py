@@ -34,8 +34,16 @@ EXTRAS = (
 
 
 def list_tasks() -> str:
-    rows = [(b.name, ", ".join(b.directions), ", ".join(b.metrics), b.licence, b.about) for b in benchmarks().values()]
-    return as_text(Table("tasks", (("name", "directions", "metrics", "licence", "about"),), tuple(rows), 5))
+    rows = [
+        (b.name, b.about, ", ".join(b.directions), " ".join(f"+{key}={value}" for key, value in b.options.items()), b.licence)
+        for b in benchmarks().values()
+    ]
+    notes = (
+        "options are given with the name, as in cxc+split=val; their usual values are shown, and a wrong one names the others",
+        "collection:FOLDER is a task too: your own images and captions",
+        "the metrics of each task: docs/reference.md",
+    )
+    return as_text(Table("tasks", (("name", "about", "directions", "options", "licence"),), tuple(rows), 5, notes))
 
 
 def list_models() -> str:

@@ -67,6 +67,9 @@ def canonical_order(held: Collection) -> tuple[IntArray, IntArray]:
 def limited(data: Loaded, limit: int, seed: int) -> Loaded:
     """A seeded part of the data, for a quick look: so many trials, or images with the captions linked to them."""
     rng = np.random.default_rng([seed, 7])
+    size, what = (len(data.ids), "trials") if isinstance(data, Trials) else (data.collection.shape[0], "images")
+    if limit >= size:
+        raise WrongWords(f"--limit {limit} leaves nothing out of {size:,} {what}. Leave the option away, or take fewer.")
     if isinstance(data, Trials):
         data = data.chosen(np.argsort(data.ids, kind="stable"))
         return data.chosen(np.sort(rng.permutation(len(data.ids))[:limit]))

@@ -141,14 +141,15 @@ METRICS: Catalog[Metric] = Catalog(
 def metric(name: str) -> Metric:
     """A metric by name; families take any k.
 
-    >>> metric("hit@7").about
-    'any positive among the first 7'
+    >>> metric("hit@7").about, metric("R@7").name
+    ('any positive among the first 7', 'hit@7')
     >>> metric("map@rr")
     Traceback (most recent call last):
     ...
     crossmatch.core.errors.WrongWords: there is no metric 'map@rr'. Did you mean 'map@r'? `crossmatch metrics` lists them all.
     """
     stem, at, k = name.partition("@")
+    stem = "hit" if stem == "R" and at else stem  # as papers call it, and as tables show it
     family = next((f for f in FAMILIES if f.at and f.name == f"{stem}@k"), None)
     if at and family is not None and k.isdecimal():
         if not 1 <= int(k) <= LARGEST_K:

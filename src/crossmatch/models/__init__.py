@@ -100,4 +100,6 @@ def make_model(name: str) -> object:
     if (Path(name) / "model.json").is_file():
         return _dual(name)
     family, _, rest = name.partition(":")
+    if "/" in family and family not in families():
+        raise WrongWords(f"there is no trained model in {name}. Train one: crossmatch train dual -o {name}")
     return families()[family].make(rest)

@@ -53,6 +53,7 @@ def compare(first: Result, second: Result) -> list[Comparison]:
     """
     if first.task != second.task:
         raise CrossmatchError(f"{first.model} was run on {first.task} and {second.model} on {second.task}. Compare like with like.")
+    _require_same_options(first, second)
     rows = {row.key: row for row in second.rows}
     shared = [row for row in first.rows if row.key in rows]
     if not shared:
@@ -65,6 +66,17 @@ def compare(first: Result, second: Result) -> list[Comparison]:
     found = [pair for part in track(parts, "comparing") for pair in _differences(first, second, part, shared, rows)]
     adjusted = holm([difference.p for _, _, difference in found])
     return [Comparison(first.task, a, b, difference, p) for (a, b, difference), p in zip(found, adjusted, strict=True)]
+
+
+def _require_same_options(first: Result, second: Result) -> None:
+    """Data that were loaded or limited in two ways, told in the words of the command; the rest of the protocol is in signatures."""
+    for key in sorted({*first.options, *second.options} - {"metrics", "ties", "samples", "seed"}):
+        one, other = (result.options.get(key, "as usual") for result in (first, second))
+        if one != other:
+            raise CrossmatchError(
+                f"{first.task} of {first.model} and {second.model} cannot be compared: {key} is {one} against {other}. "
+                "Evaluate both under one protocol."
+            )
 
 
 def require_same_protocol(a: Row, b: Row, first: str, second: str) -> None:

@@ -11,7 +11,7 @@ from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.report import plots
 from crossmatch.report.published import beside
-from crossmatch.report.tables import by_task, results_table
+from crossmatch.report.tables import by_task, findings, results_table
 
 NAMES = {
     "i2t": "Captions for an image", "t2i": "Images for a caption", "t2t": "Captions like a caption", "i2i": "Images like an image",
@@ -30,7 +30,7 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
     sections = [
         {
             "table": table,
-            "findings": tuple(dict.fromkeys(note for r in mine for note in r.notes)),
+            "findings": findings(mine),
             "figures": _figures(mine),
             "signatures": [*(r.system for r in mine), *dict.fromkeys(row.signature for r in mine for row in r.rows)],
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,12 +64,13 @@ def _task_table(results: list[Result]) -> Table:
 
 
 def labels(results: Sequence[Result]) -> list[str]:
-    """The models' names; a name that comes again is numbered."""
+    """The models' names, files without their folders; a name that comes again is numbered."""
     seen: dict[str, int] = {}
     out = []
     for result in results:
-        seen[result.model] = seen.get(result.model, 0) + 1
-        out.append(result.model if seen[result.model] == 1 else f"{result.model} ({seen[result.model]})")
+        name = re.sub(r"(?<=:)[^:+]*/(?=[^/])", "", result.model)
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return out
 
 
@@ -83,8 +85,8 @@ def _title(results: list[Result]) -> str:
 
 def _notes(results: list[Result]) -> tuple[str, ...]:
     """What must be said beside the numbers: ties, unjudged pairs, what is missing."""
-    notes = dict.fromkeys(note for r in results for note in r.notes)
-    for result in results:
+    notes: dict[str, None] = dict.fromkeys(findings(results))
+    for name, result in zip(labels(results), results, strict=True):
         for kind, unit in (
             ("ties", "of the queries have a positive in a tie"),
             ("unjudged", "of the first 10 retrieved are unjudged"),
@@ -92,10 +94,17 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
             told = {row.part: getattr(row, kind) for row in result.rows if metric(row.metric).shape not in ("pairs", "total")}
             told = {part: share for part, share in told.items() if share}
             if told:
-                notes[f"{result.model}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = (
-                    None
-                )
+                notes[f"{name}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = None
     return tuple(notes)
+
+
+def findings(results: Sequence[Result]) -> tuple[str, ...]:
+    """What the results say of themselves; a note that is not about all of them names its model."""
+    told: dict[str, None] = {}
+    for name, result in zip(labels(results), results, strict=True):
+        for note in result.notes:
+            told[note if all(note in other.notes for other in results) else f"{name}: {note}"] = None
+    return tuple(told)
 
 
 def comparison_table(compared: Sequence[Comparison], first: str, second: str) -> Table:
