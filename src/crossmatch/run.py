@@ -25,6 +25,8 @@ from crossmatch.metrics.table import Metric, metric
 from crossmatch.models import make_model
 from crossmatch.models.cache import ScoreCache
 
+FEW = 30  # images or trials; with fewer, percentile intervals are known to be too narrow (efron1993introduction)
+
 
 def evaluate(
     model: object,
@@ -97,9 +99,17 @@ def evaluate_all(
             told = {key: value for key, value in task.options.items() if value != task.declared.options.get(key)}
             head = title, task.declared.name, system(title, getattr(asked, "signature", None)), told | usual
             partial = (f"partial: {limit:,} of the images or trials, never to be compared with all",) if limit else ()
-            bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, partial + notes)
+            bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, partial + notes + _few(found))
             results[n] = _summarised(bare, task, metrics, limit)
     return [results[n] for n in range(len(tasks))]
+
+
+def _few(parts: Mapping[str, Part]) -> tuple[str, ...]:
+    """A word of caution where the bootstrap has little to draw from."""
+    fewest = min(len(np.unique(part.clusters)) for part in parts.values())
+    if fewest >= FEW:
+        return ()
+    return (f"only {fewest} images or trials to draw from: intervals and tests are too sure of themselves",)
 
 
 def _summarised(bare: Result, task: Task, metrics: tuple[str, ...] | None, limit: int | None) -> Result:

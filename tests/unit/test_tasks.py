@@ -319,3 +319,10 @@ def test_pairs_that_people_rated_low_are_pairs_too():
     low = Judgements("low", np.arange(10), np.arange(10) * 3, np.linspace(0.1, 2.9, 10), (IMAGES, CAPTIONS), positive=0.1)
     result = evaluate(Dual(), declared("low", Similarity(HELD, low, "i2t"), ("i2t",), ("spearman",)), samples=10, limit=18)
     assert result.rows[0].positives >= 8
+
+
+def test_few_images_are_a_reason_for_caution():
+    assert "only 20 images" in evaluate(Dual(), LINKED, samples=5).notes[-1]
+    many = Collection.of({f"i{n}": [f"caption {n}"] for n in range(30)})
+    task = declared("many", Retrieval(many, {"links": Judgements.from_links(many)}))
+    assert evaluate("random", task, samples=5).notes == ()
