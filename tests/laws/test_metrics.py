@@ -299,3 +299,17 @@ def test_known_chances():
 def test_the_examples_of_the_eccv_paper(ranks, percent):
     """Section 4.1, for eight positives: all but the first place right, only the first, only the last three, only the fifth."""
     assert round(100 * metric("map@r").summarise(Ranks.of([ranks])), 1) == percent
+
+
+@pytest.mark.parametrize(("queries_", "gallery", "most"), [(2_000, 500, 2), (1_500, 25_000, 9), (3_000, 4_999, 15)])
+def test_the_median_of_many_tied_queries_is_as_good_as_exact(monkeypatch, queries_, gallery, most):
+    import crossmatch.metrics.median as module
+
+    ranks = Ranks.level(np.random.default_rng(0).integers(1, most, queries_), gallery)
+    found = []
+    for many in (module.MANY, np.inf):
+        monkeypatch.setattr(module, "MANY", many)
+        module._expected_order_statistic.cache_clear()
+        found.append(module.median_rank(ranks))
+    module._expected_order_statistic.cache_clear()
+    assert found[0] == pytest.approx(found[1], rel=1e-6)

@@ -9,13 +9,14 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import gammaln, xlog1py, xlogy
+from scipy.special import gammaln, ndtr, xlog1py, xlogy
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.ranks import Ranks
 from crossmatch.metrics.ranking import first_group, first_rank_cdf
 
 NEGLIGIBLE = 1e-13  # a probability that changes no digit anyone reads
+MANY = 250  # variance of the number of events from which their distribution is as good as known
 
 
 def median_rank(ranks: Ranks) -> float:
@@ -24,7 +25,8 @@ def median_rank(ranks: Ranks) -> float:
         E[med] = (E[X_(h)] + E[X_(h')]) / 2,    E[X_(h)] = Σ_r P(fewer than h queries have a rank of r or less)
 
     with h, h' the two middle places (equal for an odd number of queries). The number of queries at rank r or better is
-    a sum of independent yes-or-no variables, whose distribution is computed exactly. The median of the mean ranks would
+    a sum of independent yes-or-no variables, whose distribution is computed exactly (for more than a thousand tied queries or so
+    nearly so, see `_nearly_fewer_than`). The median of the mean ranks would
     be another number: a random scorer with five positives per query would seem to beat it.
     Source: karpathy2015deep.
 
@@ -78,7 +80,25 @@ def _fewer_than(h: int, chance: NDArray[np.float64], times: IntArray) -> FloatAr
         return np.zeros(len(chance))
     if times[kept].sum() < h:
         return np.ones(len(chance))
+    if (chance[:, kept] * (1 - chance[:, kept]) @ times[kept]).min() > MANY:
+        return _nearly_fewer_than(h, chance[:, kept], times[kept])
     return np.asarray(np.clip(_sum_distribution(chance[:, kept], times[kept])[:, :h].sum(axis=1), 0.0, 1.0), dtype=np.float64)
+
+
+def _nearly_fewer_than(h: int, chance: NDArray[np.float64], times: IntArray) -> FloatArray:
+    """The same for many events, by the normal distribution with a correction for skewness.
+
+        P(S < h) = Φ(x) + γ (1 - x²) φ(x) / 6,      x = (h - 1/2 - μ) / σ,      γ the skewness of S
+
+    Its error falls with 1/σ² (volkova1996refinement); where it is used, the median of a constant scorer is off by less than a
+    millionth of its value (a test holds that), and takes milliseconds instead of seconds.
+    """
+    spread = chance * (1 - chance)
+    variance = spread @ times
+    skewness = (spread * (1 - 2 * chance)) @ times / variance**1.5
+    x = (h - 0.5 - chance @ times) / np.sqrt(variance)
+    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray(np.clip(ndtr(x) + skewness * (1 - x**2) * density / 6, 0.0, 1.0), dtype=np.float64)
 
 
 def _binomial(m: int, p: FloatArray) -> FloatArray:
