@@ -84,11 +84,8 @@ class Plausible:
         of_set = np.stack([(self.level <= z).astype(np.float64) @ many for z in range(len(self.zetas))])
         return np.rint(of_set[:, query]).astype(np.int64)
 
-    def cuts(self, direction: str) -> IntArray:
-        """K = min(R, cap), of shape (caps, zetas, queries)."""
-        return self.cut_at(self.positives(direction))
-
     def cut_at(self, positives: IntArray) -> IntArray:
+        """K = min(R, cap), of shape (caps, zetas, queries)."""
         return np.stack([np.minimum(positives, cap) if cap else positives for cap in self.caps])
 
     def reordered(self, rows: IntArray, columns: IntArray) -> Plausible:
