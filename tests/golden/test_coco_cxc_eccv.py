@@ -194,3 +194,18 @@ def test_co_captions_count_on_request():
     rated = loaded("cxc").judgements["sts"]
     other = owner[rated.rows] != owner[rated.columns]
     assert (~same).sum() == (rated.grades[other] >= rated.positive).sum()
+
+
+def test_what_the_decisions_say_of_the_published_files():
+    eccv = loaded("eccv-caption")
+    width = eccv.collection.shape[1]
+    pairs = [set((eccv.judgements[d].rows * width + eccv.judgements[d].columns).tolist()) for d in ("i2t", "t2i")]
+    assert len(pairs[0] & pairs[1]) == 6_089
+    queries = set(official("eccv_caption_to_image")) | set(official("eccv_image_to_caption"))
+    assert not queries & (INVALID_CAPTIONS | INVALID_IMAGES)
+    assert not any(int(i) in images for i in INVALID_IMAGES for images in official("eccv_caption_to_image").values())
+    wrong = [c for captions in official("eccv_image_to_caption").values() for c in captions if str(c) in INVALID_CAPTIONS]
+    assert (len(wrong), len(set(wrong)), set(map(str, wrong)) <= set(map(str, WRONG))) == (5, 3, True)
+    first, second, _ = ratings("sis", "test", data_folder())
+    rated = set(zip(first.tolist(), second.tolist(), strict=True))
+    assert sum((b, a) in rated for a, b in rated) == 2 * 2_863

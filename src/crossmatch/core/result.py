@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Listed
 from crossmatch.core.pairs import Pairs
 from crossmatch.core.standing import Standing
+from crossmatch.core.whole import whole_file
 
 FORMAT = 2
 
@@ -109,13 +108,15 @@ def save(result: Result, folder: Path) -> Path:
         arrays |= {f"{name}:{key}": values for key, values in _arrays_of(part.evidence).items()}
         if part.folds is not None:
             arrays[f"{name}:folds"] = part.folds
-    _write(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+    with whole_file(path.with_suffix(".npz")) as file:
+        np.savez_compressed(file, **arrays)
     head = {
         "format": FORMAT, "model": result.model, "task": result.task, "system": result.system, "options": dict(result.options),
         "ties": result.ties, "samples": result.samples, "seed": result.seed, "seconds": dict(result.seconds),
         "notes": list(result.notes), "parts": heads, "rows": [asdict(row) for row in result.rows],
     }  # fmt: skip
-    _write(path, lambda file: file.write((json.dumps(head, indent=1) + "\n").encode()))
+    with whole_file(path) as file:
+        file.write((json.dumps(head, indent=1) + "\n").encode())
     return path
 
 
@@ -214,15 +215,3 @@ def _evidence(mine: dict[str, Any], about: dict[str, Any]) -> Any:
         return Cuts(**{name: mine[name] for name in CUT_ARRAYS}, caps=tuple(about["caps"]))
     listed = Listed(mine["query"], mine["start"], mine["item"], mine["grade"])
     return Standing(listed, mine["above"], mine["size"], mine["depth"], mine["gallery"])
-
-
-def _write(path: Path, fill: Any) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from crossmatch import __version__
 from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
+from crossmatch.core.cuts import room
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Matrix
@@ -36,7 +36,6 @@ from crossmatch.models.shelf import DTYPES, FORMAT, Block, Shelf
 BATCH = 128
 WIDER = 8  # a block has so many captions for each image: texts are smaller than pictures
 PROBES = 16  # pictures that are looked at to know the collection again
-IN_MEMORY = 1 << 28  # a larger score matrix lives in a temporary file
 
 
 def _silent(line: str) -> None:
@@ -89,6 +88,7 @@ def cached_matrix(
     >>> def score(images, texts):
     ...     print("scoring")
     ...     return [[float(image in text) for text in texts] for image in images]
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for _ in range(2):
     ...         cached_matrix(score, pets, cache=ScoreCache(Path(folder)), system="finds words|v1").values
@@ -155,14 +155,10 @@ def _wide_enough(values: NDArray[Any] | None, dtype: np.dtype[Any], shape: tuple
     """Room for the whole matrix in this dtype at least, with what was there."""
     if values is not None and values.dtype.itemsize >= dtype.itemsize:
         return values
-    if shape[0] * shape[1] * dtype.itemsize <= IN_MEMORY:
-        room: NDArray[Any] = np.zeros(shape, dtype)
-    else:
-        with tempfile.TemporaryFile(prefix="crossmatch-scores-") as file:  # the map outlives the handle
-            room = np.memmap(file, dtype=dtype, shape=shape)
+    wider = room(shape, dtype)
     if values is not None:
-        room[:] = values
-    return room
+        wider[:] = values
+    return wider
 
 
 # The key

@@ -200,7 +200,7 @@ def test_a_model_needs_pictures():
 
 
 def test_large_scores_go_to_disk_and_come_back(monkeypatch):
-    monkeypatch.setattr("crossmatch.models.cache.IN_MEMORY", 1)
+    monkeypatch.setattr("crossmatch.core.cuts.IN_MEMORY", 1)
     said = scores_of(same, DATA, batch=2)
     assert isinstance(said.values, np.memmap)
     assert np.array_equal(said.values, same(*everything()))

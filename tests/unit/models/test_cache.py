@@ -532,7 +532,7 @@ def test_another_shape_in_the_middle_is_refused(tmp_path):
 
 
 def test_a_large_matrix_is_put_together_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache_module, "IN_MEMORY", 1)
+    monkeypatch.setattr("crossmatch.core.cuts.IN_MEMORY", 1)
     for _ in range(2):
         said, _ = ask(tmp_path)
         assert isinstance(said, np.memmap)
