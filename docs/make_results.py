@@ -1,4 +1,4 @@
-"""Write the part of docs/results.md on the embedded world, and docs/pictures/report.png.
+"""Write the parts of docs/results.md on the embedded world, the table in README.md, and docs/pictures/report.png.
 
 python docs/make_results.py [FOLDER]        # FOLDER keeps the trained model and the results, `demo` by default
 """
@@ -9,12 +9,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 import crossmatch as cm
 from blocks import replace_block
-from crossmatch.cli.demo import evaluate_demo
-from crossmatch.report.tables import Table, comparison_table, results_table
+from crossmatch.cli.demo import TASK, evaluate_demo
+from crossmatch.metrics.proportion import paired
+from crossmatch.metrics.table import metric
+from crossmatch.report.gate import gate_tables, is_gate
+from crossmatch.report.tables import Table, by_task, comparison_table, results_table
+from crossmatch.report.variants import alteration_tables, is_variant
 
 HERE = Path(__file__).parent
 
@@ -25,16 +32,18 @@ def main(folder: Path) -> None:
         cm.evaluate("oracle", "diorama/retrieval", name=ties, ties=ties) for ties in ("pessimistic", "expected", "optimistic")
     ]
     replace_block(HERE / "results.md", "diorama", page(default, coco, oracle))
+    replace_block(HERE / "results.md", "choices", choices(default))
+    replace_block(HERE.parent / "README.md", "bivlc", bivlc(default))
     picture(cm.write_report(default, folder / "report.html"))
 
 
 def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result]) -> str:
-    random, dual, perfect = default
+    random, dual, perfect = (r for r in default if r.task == TASK)
     by_links, by_truth = perfect["i2t/links/hit@1"], perfect["i2t/truth/hit@1"]
     return "\n".join(
         [
             "## The embedded world, 1,000 images and 5,000 captions",
-            markdown(results_table(default)[0]),
+            markdown(results_table([random, dual, perfect])[0]),
             "\nThe oracle says 1 of every caption that is true of an image and 0 of every other one: it is never wrong. By the "
             f"truth it has an R@1 of {by_truth.value:.1f}; by the original links {by_links.value:.1f} for images as queries, "
             "because it cannot know which five of the true captions were written for this image. The dual encoder, which is "
@@ -57,6 +66,54 @@ def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result
             "",
         ]
     )
+
+
+def bivlc(results: list[cm.Result]) -> str:
+    """The table of the README: the demo's model on diorama/bivlc, whole and by category."""
+    (dual,) = (r for r in results if (r.task, r.model) == ("diorama/bivlc", "dual"))
+    kept = tuple(row for row in dual.rows if row.part.count("/") == 0 and row.part != "macro")
+    return markdown(results_table([replace(dual, rows=kept)])[0])
+
+
+def choices(results: list[cm.Result]) -> str:
+    """Forced choices on the embedded world, from the demo's results."""
+    mine = [r for r in results if not is_gate(r) and not is_variant(r)]
+    tables = {r.task: table for table, (r, *_) in zip(results_table(mine), by_task(mine), strict=True)}
+    dual = {r.task: r for r in mine if r.model == "dual"}
+    both, crepe = dual["diorama/bivlc"], dual["diorama/sugarcrepe"]
+    gap = paired_gap(both)
+    lines = [
+        "## Forced choices on the embedded world",
+        "### Which of two look-alike scenes? (`diorama/bison`)",
+        markdown(tables["diorama/bison"]),
+        "\n### Two scenes, two captions (`diorama/bivlc`)",
+        markdown(tables["diorama/bivlc"]),
+        f"\nThe dual encoder has an I2T of {both['i2t'].value:.1f} and a T2I of {both['t2i'].value:.1f}: {gap} "
+        f"Its Group score of {both['group'].value:.1f} has an interval of [{both['group'].low:.1f}, {both['group'].high:.1f}] and "
+        f"chance is {both['group'].chance:.1f}. What it sees are attributes (replace/att {both['replace/att/group'].value:.1f}); "
+        f"of relations, and of which thing has which attribute, it knows next to nothing (replace/rel "
+        f"{both['replace/rel/group'].value:.1f}, swap {both['swap/group'].value:.1f}).\n",
+        "### Two captions for a scene (`diorama/sugarcrepe`)",
+        markdown(tables["diorama/sugarcrepe"]),
+        f"\nIn ADD the wrong caption is the longer one by construction, so a scorer that prefers short captions needs no "
+        f"image there. The dual encoder has {crepe['add/accuracy'].value:.1f}.\n",
+        "### Altered queries",
+        "The share of predictions on `diorama/bison` that change when the query is altered (hu2019bison, fig. 9).\n",
+        *(markdown(table) for table, _ in alteration_tables(results)),
+        "\n### The trust gate",
+        "Scorers that know nothing, found (theory), in percent.\n",
+        *(f"**{table.title.split(',')[1].split(':')[0].strip()}**\n\n{markdown(table)}\n" for table in gate_tables(results)),
+    ]
+    return "\n".join(lines)
+
+
+def paired_gap(result: cm.Result) -> str:
+    """Whether T2I is below I2T on the same trials (finding 1 of miranda2024bivlc), in words."""
+    part = result.parts[""]
+    i2t, t2i = (metric(name).values(part.evidence) for name in ("i2t", "t2i"))
+    found = paired(i2t, t2i, np.unique(part.clusters, return_inverse=True)[1].ravel())
+    verdict = "lower beyond doubt" if found.p < 0.05 and found.value < 0 else "not told apart" if found.p >= 0.05 else "higher"
+    return f"{verdict} ({100 * found.value:+.1f} points, [{100 * found.low:+.1f}, {100 * found.high:+.1f}], p = {found.p:.2g})."
 
 
 def markdown(table: Table) -> str:

@@ -13,6 +13,7 @@ from crossmatch.core.collection import SIDES, Collection
 from crossmatch.core.cuts import Asked, Cuts
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Judgements, Listed
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Pairs, Similarity
 from crossmatch.core.plausible import Plausible
 from crossmatch.core.result import Part
@@ -21,8 +22,11 @@ from crossmatch.core.scores import Run, Scores
 from crossmatch.core.standing import Standing, with_absent
 from crossmatch.core.sweep import exact_scores, sweep
 from crossmatch.core.trials import Trials
-from crossmatch.models.abilities import scores_of, trial_scores_of
+from crossmatch.models.abilities import ImageEncoder, TextEncoder, outcomes_of, scores_of
 from crossmatch.models.cache import ScoreCache
+
+MACRO = "macro"  # the part in which every category counts the same
+MOST_CATEGORIES = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +42,15 @@ def groups_of(model: object, tasks: Sequence[Task]) -> list[list[int]]:
     """Tasks on the same items go together, unless the model answers each benchmark for itself."""
     groups: dict[object, list[int]] = {}
     for n, task in enumerate(tasks):
-        alone = isinstance(task.data, Trials) or getattr(model, "by_task", False)
-        groups.setdefault(n if alone else _items(task.data.collection), []).append(n)  # type: ignore[union-attr]
+        groups.setdefault(n if getattr(model, "by_task", False) else _shared(model, task, n), []).append(n)
     return list(groups.values())
+
+
+def _shared(model: object, task: Task, n: int) -> object:
+    """What tasks of one group have in common. Trials over the same pictures do only for a model that embeds each of them."""
+    if not isinstance(task.data, Trials):
+        return _items(task.data.collection)
+    return ("trials", id(task.data.open_image)) if isinstance(model, ImageEncoder | TextEncoder) and task.data.open_image else n
 
 
 def _items(held: Collection) -> tuple[object, ...]:
@@ -54,16 +64,21 @@ def _items(held: Collection) -> tuple[object, ...]:
 Found = tuple[dict[str, Part], tuple[str, ...]]
 
 
-def evidence_of(model: object, tasks: list[Task], partial: bool, cache: ScoreCache | None) -> tuple[list[Task], list[Found]]:
-    """The parts of each task of a group, from one pass; and the tasks with their data in canonical order."""
-    first = tasks[0].data
-    if isinstance(first, Trials):
-        data = in_order(first)
-        assert isinstance(data, Trials)
-        return [replace(tasks[0], data=data)], [_trials(model, data, cache)]
+def evidence_of(
+    model: object, tasks: list[Task], limited: bool, partial: bool, cache: ScoreCache | None
+) -> tuple[list[Task], list[Found]]:
+    """The parts of each task of a group, from one pass; and the tasks with their data in canonical order.
+
+    `limited` says that scores may be there of more items than are asked for, `partial` that trials may be left unanswered.
+    """
+    if isinstance(tasks[0].data, Trials):
+        held = [data for task in tasks if isinstance(data := in_order(task.data), Trials)]
+        came = outcomes_of(model, held, limited=limited, partial=partial, cache=cache)
+        shared = [replace(task, data=answered) for task, (answered, _) in zip(tasks, came, strict=True)]
+        return shared, [_trials(whole, *answer) for whole, answer in zip(held, came, strict=True)]
     ordered = _in_order(tasks)
     assert not isinstance(ordered[0].data, Trials)
-    said = scores_of(model, ordered[0].data, partial=partial, cache=cache)
+    said = scores_of(model, ordered[0].data, partial=limited, cache=cache)
     return ordered, _parts(said, ordered)
 
 
@@ -197,14 +212,41 @@ def _queries(held: Collection, direction: str, queries: IntArray) -> tuple[IdArr
     return held.ids(side)[queries], clusters[queries]
 
 
-def _trials(model: object, trials: Trials, cache: ScoreCache | None) -> Found:
-    values = trial_scores_of(model, trials, cache=cache)
-    parts = {"": Part(trials.ids, np.arange(len(trials.ids)), values)}
-    kinds = np.unique(trials.categories)
-    for category in kinds if len(kinds) > 1 else ():
-        chosen = trials.categories == category
-        parts[str(category) or "(none)"] = Part(trials.ids[chosen], np.flatnonzero(chosen), values[chosen])
-    return parts, ()
+def _trials(trials: Trials, answered: Trials, outcomes: Outcomes) -> Found:
+    """The outcomes of those trials that were answered: as a whole, by category, and as a mean over the categories."""
+    clusters, n = answered.clusters, len(answered.ids)
+    whole = Part(answered.ids, clusters, outcomes)
+    parts = {"": whole}
+    left = trials.notes + (f"partial: {n:,} of {len(trials.ids):,} trials were answered; never to be compared with all",) * (
+        n < len(trials.ids)
+    )
+    leaves, member = np.unique(answered.categories, return_inverse=True)
+    if len(leaves) == 1:
+        return parts, left
+    if len(leaves) > MOST_CATEGORIES:
+        return parts, (*left, f"{len(leaves):,} categories are too many to be told one by one")
+    clash = next((n for n, name in enumerate(answered.categories.tolist()) if name.split("/")[0] == MACRO), None)
+    if clash is not None:
+        raise CrossmatchError(
+            f"trial {str(answered.ids[clash])!r} is of the category {MACRO!r}, which is what the mean over all categories is "
+            "called. Rename it."
+        )
+    parts[MACRO] = replace(whole, folds=member.ravel().astype(np.int64))
+    for name in _paths(leaves.tolist()):
+        chosen = np.flatnonzero(np.isin(answered.categories, [leaf for leaf in leaves if f"{leaf}/".startswith(f"{name}/")]))
+        parts[name or "(none)"] = Part(answered.ids[chosen], clusters[chosen], outcomes.chosen(chosen))
+    return parts, left
+
+
+def _paths(leaves: Sequence[str]) -> list[str]:
+    """Every category and those above it, each once, the wider before the narrower.
+
+    >>> _paths(["add/obj", "replace/att", "replace/obj"])
+    ['add', 'add/obj', 'replace', 'replace/att', 'replace/obj']
+    """
+    steps = [leaf.split("/") for leaf in leaves]
+    found = dict.fromkeys("/".join(step[: n + 1]) for step in steps for n in range(len(step)))
+    return sorted(found, key=lambda name: name.split("/"))
 
 
 def _coverage(data: Retrieval) -> tuple[str, ...]:

@@ -5,27 +5,35 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from crossmatch.benchmarks import benchmark_named
+from crossmatch.benchmarks.altered import altered
 from crossmatch.core.benchmark import Benchmark, Loaded, data_hash, limited
 from crossmatch.core.collection import SIDES
 from crossmatch.core.errors import WrongWords
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.progress import track
 from crossmatch.core.ranks import TIES
 from crossmatch.core.result import Part, Result, Row
 from crossmatch.core.signature import protocol, system
 from crossmatch.core.standing import Standing
+from crossmatch.core.trials import Trials
 from crossmatch.evidence import Task, evidence_of, groups_of
+from crossmatch.language.alter import ALTERATIONS
 from crossmatch.metrics.measure import Measured, applies, measure, shape_of
 from crossmatch.metrics.significance import SAMPLES, Draws, interval
 from crossmatch.metrics.table import Metric, metric
 from crossmatch.models import make_model
+from crossmatch.models.abilities import abilities
 from crossmatch.models.cache import ScoreCache
+from crossmatch.models.gate import GATE
+from crossmatch.models.likelihood import as_scorer
 
-FEW = 30  # images or trials; with fewer, percentile intervals are known to be too narrow (efron1993introduction)
+FEW = 30  # images; with fewer, percentile intervals are known to be too narrow (efron1993introduction)
 
 
 def evaluate(
@@ -39,14 +47,17 @@ def evaluate(
     data: Loaded | None = None,
     metrics: tuple[str, ...] | None = None,
     limit: int | None = None,
+    partial: bool = False,
+    likelihood: str | None = None,
     cache: ScoreCache | None = None,
     **options: str,
 ) -> Result:
     """Evaluate a model on a benchmark.
 
-    `model` is a name (`random`, `precomputed:FILE`, …), an object with `embed_images` and `embed_texts` (or one of them) or with
-    `score(images, texts)`, or a callable `score(images, texts)`. `benchmark` is a name or a declaration; `data` saves loading
-    it again; `limit` evaluates a random part of it; other options (`split`, `size`) go to the benchmark.
+    `model` is a name (`random`, `precomputed:FILE`, …), an object with `embed_images` and `embed_texts` (or one of them), with
+    `score(images, texts)` or with `log_likelihood(images, texts)`, or a callable `score(images, texts)`. `benchmark` is a name or a
+    declaration; `data` saves loading it again; `limit` evaluates a random part of it; `partial` allows trials without an answer;
+    `likelihood` is how a captioner scores, "per-token" or "plain"; other options (`split`, `size`) go to the benchmark.
 
     >>> result = evaluate("oracle", "diorama/retrieval", size="tiny", samples=100)
     >>> result["t2i/truth/map@r"].value
@@ -54,8 +65,8 @@ def evaluate(
     """
     given = None if data is None else [data]
     return evaluate_all(
-        model, [benchmark], name=name, ties=ties, samples=samples, seed=seed, data=given, metrics=metrics, limit=limit, cache=cache,
-        **options,
+        model, [benchmark], name=name, ties=ties, samples=samples, seed=seed, data=given, metrics=metrics, limit=limit,
+        partial=partial, likelihood=likelihood, cache=cache, **options,
     )[0]  # fmt: skip
 
 
@@ -70,6 +81,8 @@ def evaluate_all(
     data: Sequence[Loaded] | None = None,
     metrics: tuple[str, ...] | None = None,
     limit: int | None = None,
+    partial: bool = False,
+    likelihood: str | None = None,
     cache: ScoreCache | None = None,
     **options: str,
 ) -> list[Result]:
@@ -84,7 +97,9 @@ def evaluate_all(
         raise WrongWords(f"a limit of {limit} leaves nothing to evaluate; take at least 1.")
     title = name or (model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model))
     asked = make_model(model) if isinstance(model, str) else model
+    asked = as_scorer(asked, likelihood, others=set(abilities(asked)) != {"log-likelihood"})
     usual = _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(metrics or ()), limit=limit)
+    usual |= {"likelihood": likelihood} if likelihood not in (None, "per-token") else {}
     tasks = []
     for n, named in enumerate(benchmarks):
         declared, chosen = benchmark_named(named, options)
@@ -93,23 +108,65 @@ def evaluate_all(
     results: dict[int, Result] = {}
     for group in groups_of(asked, tasks):
         begun = time.perf_counter()
-        shared, parts = evidence_of(asked, [tasks[n] for n in group], limit is not None, cache)
+        shared, parts = evidence_of(asked, [tasks[n] for n in group], limit is not None, partial, cache)
         spent = round((time.perf_counter() - begun) / len(group), 3)
         for n, task, (found, notes) in zip(group, shared, parts, strict=True):
             told = {key: value for key, value in task.options.items() if value != task.declared.options.get(key)}
+            told |= _answered(task, tasks[n])
             head = title, task.declared.name, system(title, getattr(asked, "signature", None)), told | usual
-            partial = (f"partial: {limit:,} of the images or trials, never to be compared with all",) if limit else ()
-            bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, partial + notes + _few(found))
+            cut = (f"partial: {limit:,} of the images or trials, never to be compared with all",) if limit else ()
+            bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, cut + notes + _few(found))
             results[n] = _summarised(bare, task, metrics, limit)
     return [results[n] for n in range(len(tasks))]
 
 
+def evaluate_gate(benchmarks: Sequence[str | Benchmark], *, data: Sequence[Loaded], **protocol: Any) -> list[Result]:
+    """The trust gate on every one of these tasks that has trials: scorers that know nothing, whose values theory gives.
+
+    >>> from crossmatch.benchmarks import load_data
+    >>> held = load_data("diorama/sugarcrepe", size="tiny")
+    >>> [found.model for found in evaluate_gate(["diorama/sugarcrepe"], data=[held], size="tiny")][:2]
+    ['gate:constant', 'gate:random']
+    """
+    chosen = [(name, held) for name, held in zip(benchmarks, data, strict=True) if isinstance(held, Trials)]
+    if not chosen:
+        raise WrongWords("the gate is for forced choices, and none of these tasks has any. Leave --gate out.")
+    names, held = [list(each) for each in zip(*chosen, strict=True)]
+    return [
+        result
+        for scorer in GATE
+        for result in evaluate_all(scorer, names, name=f"gate:{scorer.name}", data=held, **protocol)
+    ]  # fmt: skip
+
+
+def with_alterations(name: str, options: Mapping[str, str]) -> list[tuple[str, Loaded]]:
+    """A task with its data, and the same with each alteration of its query; the pictures are those of the first.
+
+    >>> [name for name, _ in with_alterations("diorama/bison", {"size": "tiny"})][:2]
+    ['diorama/bison', 'diorama/bison+alter=negation']
+    """
+    declared, chosen = benchmark_named(name, options)
+    if "alter" not in declared.options or "alter" in chosen:
+        raise WrongWords(f"{name} has no single query to alter. Alterations are of bison, diorama/bison and trials of one caption.")
+    data = declared.loaded(**chosen)
+    assert isinstance(data, Trials)
+    return [(name, data), *((f"{name}+alter={how}", altered(data, how)) for how in ALTERATIONS)]
+
+
+def _answered(task: Task, whole: Task) -> dict[str, str]:
+    """How many trials were answered, where not all were: part of the file's name, like a limit."""
+    if not isinstance(task.data, Trials) or not isinstance(whole.data, Trials) or len(task.data.ids) == len(whole.data.ids):
+        return {}
+    return {"partial": str(len(task.data.ids))}
+
+
 def _few(parts: Mapping[str, Part]) -> tuple[str, ...]:
-    """A word of caution where the bootstrap has little to draw from."""
-    fewest = min(len(np.unique(part.clusters)) for part in parts.values())
+    """A word of caution where the bootstrap has little to draw from. (Intervals of trials know how few there are.)"""
+    drawn = [len(np.unique(part.clusters)) for part in parts.values() if not isinstance(part.evidence, Outcomes)]
+    fewest = min(drawn, default=FEW)
     if fewest >= FEW:
         return ()
-    return (f"only {fewest} images or trials to draw from: intervals and tests are too sure of themselves",)
+    return (f"only {fewest} images to draw from: intervals and tests are too sure of themselves",)
 
 
 def _summarised(bare: Result, task: Task, metrics: tuple[str, ...] | None, limit: int | None) -> Result:
@@ -142,7 +199,8 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
         measured[name] = measure(list(needed.values()), part, draws, result.ties)
         for m in asked:
             found = measured[name][m.name]
-            held[m.name] = found.values
+            if len(found.values):
+                held[m.name] = found.values
             rows.append(
                 Row(
                     part=name,
@@ -188,8 +246,11 @@ def _signature(result: Result, name: str, part: Part, m: Metric, facts: Mapping[
     told = dict(facts)
     if isinstance(part.evidence, Standing):
         told |= {"ties": result.ties, "unjudged": "none" if part.complete else "irrelevant"}
-    elif m.shape in ("cuts", "trials"):
-        told |= {"ties": result.ties if m.shape == "cuts" else "lose"}
+    elif m.shape == "cuts":
+        told["ties"] = result.ties
+    elif m.shape == "trials":
+        several = {} if part.folds is None else {"categories": len(np.unique(part.folds))}
+        return protocol(m.name, result.task, name, **told, ties="lose", **several, interval="wilson")
     if part.folds is not None:
         told["folds"] = len(np.unique(part.folds))
     if name.split("/")[0] in ("t2t", "i2i"):

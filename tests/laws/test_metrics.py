@@ -233,9 +233,12 @@ def test_choices_need_a_strict_win(m, scores):
 
     c, i = scores.shape[1:]
     for scored, value in zip(scores, m.values(scores), strict=True):
-        i2t = all(wins(scored[:, n], n) for n in range(min(c, i)))
-        t2i = all(wins(scored[n, :], n) for n in range(min(c, i)))
-        assert value == {"i2t": i2t, "t2i": t2i, "group": i2t and t2i}[m.name]
+        images = [wins(scored[:, n], n) for n in range(min(c, i))]
+        captions = [wins(scored[n, :], n) for n in range(min(c, i))]
+        i2t, t2i = all(images), all(captions)
+        asked = {"i2t": i2t, "t2i": t2i, "group": i2t and t2i, "accuracy": i2t and t2i, "text": i2t, "image": t2i}
+        finer = {"ipos2t": images[:1], "ineg2t": images[1:2], "tpos2i": captions[:1], "tneg2i": captions[1:2]}
+        assert value == (asked | {name: all(found) for name, found in finer.items()})[m.name]
 
 
 @each_trial

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crossmatch.benchmarks.altered import alterable
+from crossmatch.benchmarks.bison import BISON
+from crossmatch.benchmarks.bivlc import BIVLC
 from crossmatch.benchmarks.coco import COCO_1K, COCO_5K, PMRP
 from crossmatch.benchmarks.cxc import CXC, CXC_SIS, CXC_SITS, CXC_STS
 from crossmatch.benchmarks.diorama import DIORAMA_RETRIEVAL
+from crossmatch.benchmarks.diorama_trials import DIORAMA_BISON, DIORAMA_BIVLC, DIORAMA_SUGARCREPE
 from crossmatch.benchmarks.eccv import ECCV_CAPTION
 from crossmatch.benchmarks.folder import folder_task
+from crossmatch.benchmarks.sugarcrepe import SUGARCREPE
+from crossmatch.benchmarks.trials_file import trials_task
+from crossmatch.benchmarks.winoground import WINOGROUND
 from crossmatch.core.benchmark import Benchmark, Loaded
 from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import WrongWords
 from crossmatch.core.plugins import plugged
 
-BUILT_IN = (COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, DIORAMA_RETRIEVAL)
+BUILT_IN = (
+    COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, alterable(BISON), BIVLC, SUGARCREPE, WINOGROUND,
+    DIORAMA_RETRIEVAL, alterable(DIORAMA_BISON), DIORAMA_BIVLC, DIORAMA_SUGARCREPE,
+)  # fmt: skip
+FILES = {"collection:": folder_task, "trials:": trials_task}  # a task of the user's own: what follows is a path
 
 
 def benchmarks() -> Catalog[Benchmark]:
@@ -34,7 +45,7 @@ def load_data(name: str, **options: str) -> Loaded:
 
 
 def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:
-    """A benchmark by name, `name+option=value`, or `collection:FOLDER`; and the options to load it with.
+    """A benchmark by name, `name+option=value`, `collection:FOLDER` or `trials:FILE`; and the options to load it with.
 
     >>> found, options = benchmark_named("cxc-sits+query=caption", {"split": "val"})
     >>> found.name, options
@@ -42,9 +53,10 @@ def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple
     """
     if isinstance(named, Benchmark):
         return named, dict(options)
-    if named.startswith("collection:"):
-        found, own = folder_task(named.removeprefix("collection:"))
-        return found, {**options, **own}
+    for prefix, task in FILES.items():
+        if named.startswith(prefix):
+            found, own = task(named.removeprefix(prefix))
+            return found, {**options, **own}
     name, *marks = named.split("+")
     own = {}
     for mark in marks:

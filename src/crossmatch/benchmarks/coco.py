@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crossmatch.benchmarks.coco_images import coco_pictures
 from crossmatch.benchmarks.data_sets import have, need
 from crossmatch.core.benchmark import Benchmark, Count, Retrieval
 from crossmatch.core.collection import Collection
@@ -19,9 +19,6 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.places import data_folder
 from crossmatch.core.plausible import Plausible
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 LICENCE = "annotations CC BY 4.0; images by their Flickr owners"
 FOLDS = 5
@@ -59,7 +56,8 @@ def _collection(split: str, root: Path) -> Collection:
     images = images[np.argsort(place)]
     at = {image: n for n, image in enumerate(images.tolist())}
     links = np.asarray([(at[image], n) for n, image in enumerate(owners)])
-    return Collection(images, np.asarray(captions), tuple(texts), links, _opener(root))
+    files = {image: f"COCO_val2014_{int(image):012d}.jpg" for image in at}
+    return Collection(images, np.asarray(captions), tuple(texts), links, coco_pictures("val2014", files, root))
 
 
 def _texts(captions: list[str]) -> list[str]:
@@ -73,20 +71,6 @@ def _texts(captions: list[str]) -> list[str]:
         raise CrossmatchError(
             f"{path} is not COCO's captions_val2014.json ({type(error).__name__}: {error}). Get it again: crossmatch data get coco"
         ) from None
-
-
-def _opener(root: Path):  # type: ignore[no-untyped-def]
-    folder = root / "coco" / "images" / "val2014"
-    if not folder.is_dir():
-        return None
-
-    def open_image(name: str) -> Image:
-        from PIL import Image as Pillow
-
-        with Pillow.open(folder / f"COCO_val2014_{int(name):012d}.jpg") as picture:
-            return picture.convert("RGB")
-
-    return open_image
 
 
 def caption_id(name: str) -> str:

@@ -6,18 +6,15 @@ Sizes and hashes were computed from the files that the golden tests run on. To a
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from crossmatch.benchmarks import coco_tables
+from crossmatch.benchmarks.counts import classes, ids, images, json_captions, json_images, keys, lines, rows, unlabelled, values
+from crossmatch.benchmarks.trial_data_sets import BISON, BIVLC, SUGARCREPE, WINOGROUND
 from crossmatch.core import files
 from crossmatch.core.errors import WrongWords
-from crossmatch.core.files import DataFile, DataFolder, DataSet, Recipe, Tally, read_json
+from crossmatch.core.files import DataFile, DataFolder, DataSet, Recipe, Tally
 from crossmatch.core.plugins import plugged
 
 # The last commit of each repository that holds these very files comes first; its newest state is the second address.
@@ -31,81 +28,6 @@ COCO_2014 = "http://images.cocodataset.org/annotations/annotations_trainval2014.
 COCO_2017 = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
 COCO_IMAGES = "http://images.cocodataset.org/zips/val2014.zip"
 KARPATHY = "http://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
-
-
-# Counts
-
-
-def rows(path: Path) -> int:
-    """Records of a csv file under its head."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return sum(1 for _ in csv.reader(file)) - 1
-
-
-def keys(path: Path) -> int:
-    """Queries of a json file of matches."""
-    return len(_matches(path))
-
-
-def values(path: Path) -> int:
-    """Pairs of a json file of matches."""
-    return sum(len(matches) for matches in _matches(path).values())
-
-
-def ids(path: Path) -> int:
-    """Distinct numbers of an array file."""
-    return len(np.unique(np.load(path, allow_pickle=False)))
-
-
-def lines(path: Path) -> int:
-    """Rows of a tab-separated table."""
-    return sum(1 for _ in _cells(path))
-
-
-def images(path: Path) -> int:
-    """Distinct images of a tab-separated table."""
-    return len({row["image_id"] for row in _cells(path)})
-
-
-def classes(path: Path) -> int:
-    """Distinct classes of the table of labels."""
-    return len({name for row in _cells(path) for name in row["labels"].split(",")})
-
-
-def unlabelled(captions: Path, labels: Path) -> int:
-    """Images of the caption table that the table of labels lacks."""
-    return len({row["image_id"] for row in _cells(captions)} - {row["image_id"] for row in _cells(labels)})
-
-
-def json_images(path: Path) -> int:
-    """Images of a COCO json file."""
-    return len(_object(path)["images"])
-
-
-def json_captions(path: Path) -> int:
-    """Annotations of a COCO json file."""
-    return len(_object(path)["annotations"])
-
-
-def _cells(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(encoding="utf-8") as file:
-        head = next(file).rstrip("\n").split("\t")
-        for line in file:
-            yield dict(zip(head, line.rstrip("\n").split("\t"), strict=True))
-
-
-def _object(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise ValueError("it holds no json object")
-    return content
-
-
-def _matches(path: Path) -> dict[str, list[int]]:
-    return _object(path)
-
-
-# The table
 
 
 def _cxc(name: str, sha256: str, size: int) -> DataFile:
@@ -217,7 +139,7 @@ COCO = DataSet(
     ),
 )  # fmt: skip
 
-BUILT_IN = (CXC, COCO, ECCV_CAPTION)
+BUILT_IN = (CXC, COCO, ECCV_CAPTION, BISON, BIVLC, SUGARCREPE, WINOGROUND)
 
 
 def data_sets() -> tuple[DataSet, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from crossmatch import __version__
+from crossmatch.cli.analyse import analyse
 from crossmatch.cli.cache import cache_group, cache_options
 from crossmatch.cli.correlate import correlate
 from crossmatch.cli.data import data
@@ -33,7 +34,7 @@ def _attach(command: click.Command) -> None:
         each.context_settings |= cli.context_settings
 
 
-for attached in (cache_group, correlate, data, export):
+for attached in (analyse, cache_group, correlate, data, export):
     _attach(attached)
 
 
@@ -61,7 +62,7 @@ def demo(output: Path, size: str) -> None:
     "--task",
     "tasks",
     required=True,
-    help="One or more tasks, separated by commas (see `tasks`); with options as in cxc+split=val; or collection:FOLDER.",
+    help="Tasks, separated by commas (see `tasks`); with options as in cxc+split=val; or collection:FOLDER, trials:FILE.",
 )
 @RESULTS
 @click.option("--name", help="Call the model so in tables and files.")
@@ -70,36 +71,46 @@ def demo(output: Path, size: str) -> None:
 @click.option("--split", help="Split of the data, where the task has several.")
 @click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
 @click.option("--limit", type=click.IntRange(1), help="Evaluate so many random images only; the result is marked as partial.")
+@click.option("--partial", is_flag=True, help="Trials: evaluate those that the file answers; the result is marked as partial.")
+@click.option("--likelihood", type=click.Choice(["per-token", "plain"]), help="How a captioner scores.  [default: per-token]")
+@click.option("--alterations", is_flag=True, help="Also ask every query negated, reworded, shuffled and reversed (bison).")
+@click.option("--gate", is_flag=True, help="Also run scorers that know nothing on the same trials, and compare them with theory.")
 @click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap and of --limit.")
 @cache_options
 @click.option("--published", is_flag=True, help="Show published results of the same tasks in tables of their own.")
 @click.option("--json", "as_json", is_flag=True, help="Print {task: {metric: value}} on standard output.")
 def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | None, ties: str, split: str | None, size: str | None,
-        limit: int | None, samples: int, seed: int, cache: Path | None, no_cache: bool, published: bool,
-        as_json: bool) -> None:  # fmt: skip
+        limit: int | None, partial: bool, likelihood: str | None, alterations: bool, gate: bool, samples: int, seed: int,
+        cache: Path | None, no_cache: bool, published: bool, as_json: bool) -> None:  # fmt: skip
     """Evaluate a model. Tasks on one collection share one pass over its images, captions and scores."""
+    from crossmatch.benchmarks import load_data
     from crossmatch.cli.cache import score_cache
+    from crossmatch.cli.show import run_tables
     from crossmatch.core.result import save
     from crossmatch.metrics.table import metric
     from crossmatch.report.published import beside
-    from crossmatch.report.tables import as_text, results_table
-    from crossmatch.run import evaluate_all
+    from crossmatch.report.tables import as_text
+    from crossmatch.run import evaluate_all, evaluate_gate, with_alterations
 
     options: dict[str, Any] = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
     named = [task.strip() for task in tasks.split(",") if task.strip()]
     if not named:
         raise WrongWords("no task was named. `crossmatch tasks` lists them all.")
     chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
+    shared: dict[str, Any] = {"ties": ties, "samples": samples, "seed": seed, "metrics": chosen, "limit": limit, **options}
+    loaded = (with_alterations(name, options) if alterations else [(name, load_data(name, **options))] for name in named)
+    asked, data = zip(*(pair for each in loaded for pair in each), strict=True)
     results = evaluate_all(
-        model, named, name=name, ties=ties, samples=samples, seed=seed, metrics=chosen, limit=limit,
-        cache=score_cache(cache, no_cache), **options,
-    )  # fmt: skip
-    saved = [save(result, output) for result in results]
+        model, asked, name=name, data=data, partial=partial, likelihood=likelihood, cache=score_cache(cache, no_cache), **shared
+    )
+    beyond = evaluate_gate(named, data=[data[asked.index(name)] for name in named], **shared) if gate else []
+    saved = [save(result, output) for result in (*results, *beyond)]
     if as_json:
-        click.echo(json.dumps({_heading(named[n], r.task): r.as_json() for n, r in enumerate(results)}, indent=1))
+        told = {_heading(asked[n], r.task): r.as_json() for n, r in enumerate(results)}
+        click.echo(json.dumps(told | {f"{r.model} {r.task}": r.as_json() for r in beyond}, indent=1))
     else:
-        click.echo("\n\n".join(as_text(table) for table in [*results_table(results), *(beside(results) if published else ())]))
+        click.echo("\n\n".join(map(as_text, [*run_tables([*results, *beyond]), *(beside(results) if published else ())])))
     click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {output}", err=True)
 
 
@@ -112,7 +123,7 @@ def _heading(named: str, task: str) -> str:
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on standard output.")
 def compare(results: tuple[Path, ...], as_json: bool) -> None:
-    """Compare the first result with each of the others: paired bootstrap, equal protocols only."""
+    """Compare the first result with each of the others: paired bootstrap, or McNemar's test; equal protocols only."""
     from crossmatch.cli.show import compare_results
 
     click.echo(compare_results(list(results), as_json))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,9 @@ from crossmatch.core.result import Result, load_all
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
 from crossmatch.report.compare import Comparison, compare
-from crossmatch.report.tables import Table, as_text, comparison_table
+from crossmatch.report.gate import gate_tables, is_gate
+from crossmatch.report.tables import Table, as_text, comparison_table, results_table
+from crossmatch.report.variants import alteration_tables, caption_tables, is_variant
 
 EXTRAS = (
     ("fast", "numba"),
@@ -30,6 +33,9 @@ EXTRAS = (
     ("text", "wordllama"),
     ("hf", "pyarrow"),
     ("data", "eccv_caption"),
+    ("language", "wn"),
+    ("language", "textblob-aptagger"),
+    ("language", "lemminflect"),
 )
 
 
@@ -40,7 +46,7 @@ def list_tasks() -> str:
     ]
     notes = (
         "options are given with the name, as in cxc+split=val; their usual values are shown, and a wrong one names the others",
-        "collection:FOLDER is a task too: your own images and captions",
+        "collection:FOLDER is a task too: your own images and captions; and trials:FILE: your own forced choices, csv or jsonl",
         "the metrics of each task: docs/reference.md",
     )
     return as_text(Table("tasks", (("name", "about", "directions", "options", "licence"),), tuple(rows), 5, notes))
@@ -66,6 +72,13 @@ def list_metrics() -> str:
             (note,),
         )
     )
+
+
+def run_tables(results: Sequence[Result]) -> list[Table]:
+    """What a run prints: the model's tables, and those of what was run beside it."""
+    usual = [r for r in results if not is_gate(r) and not is_variant(r)] or list(results)
+    beside = [table for table, _ in (*alteration_tables(results), *caption_tables(results))]
+    return [*results_table(usual), *beside, *gate_tables(results)]
 
 
 def compare_results(paths: list[Path], as_json: bool) -> str:

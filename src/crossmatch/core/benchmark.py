@@ -102,6 +102,7 @@ class Benchmark:
     expect: Mapping[str, Count] = field(default_factory=dict)
     licence: str = ""
     cite: str = ""
+    categories: tuple[str, ...] = ()  # of trials, where they are known: any other is a mistake
 
     def loaded(self, **options: str) -> Loaded:
         """The data, with the counts checked where the defaults were kept."""
@@ -110,6 +111,8 @@ class Benchmark:
             takes = ", ".join(self.options) or "none"
             raise WrongWords(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
         data = self.load(**{**self.options, **options})
+        if self.categories and isinstance(data, Trials):
+            _require_known(data, self.categories, self.name)
         if {**self.options, **options} == dict(self.options):
             for key, count in self.expect.items():
                 found = _count(data, key)
@@ -118,6 +121,15 @@ class Benchmark:
                         f"{self.name} {key} has {found}, but {count} must come out. The data are not the official ones."
                     )
         return data
+
+
+def _require_known(trials: Trials, categories: tuple[str, ...], name: str) -> None:
+    strange = np.flatnonzero(~np.isin(trials.categories, categories))
+    if len(strange):
+        raise CrossmatchError(
+            f"trial {str(trials.ids[strange[0]])!r} of {name} is of the category {str(trials.categories[strange[0]])!r}; known are "
+            f"{', '.join(categories)}. Mend it."
+        )
 
 
 def _count(data: Loaded, key: str) -> Count:

@@ -16,11 +16,14 @@ from crossmatch.core.cuts import ARRAYS as CUT_ARRAYS
 from crossmatch.core.cuts import Cuts
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Listed
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Pairs
 from crossmatch.core.standing import Standing
 from crossmatch.core.whole import whole_file
 
 FORMAT = 2
+
+Evidence = Standing | Cuts | Pairs | Outcomes
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,14 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The evidence behind the rows of one part: standings or cuts for retrieval, scores for trials, rated pairs.
+    """The evidence behind the rows of one part: standings or cuts for retrieval, outcomes of trials, rated pairs.
 
-    `clusters` and `folds` are those of each query (of each pair, where pairs are the evidence).
+    `clusters` and `folds` are those of each query (of each pair, where pairs are the evidence). Each fold counts the same.
     """
 
     ids: np.ndarray[Any, np.dtype[np.str_]]
     clusters: np.ndarray[Any, np.dtype[np.int64]]
-    evidence: Standing | Cuts | Pairs | np.ndarray[Any, np.dtype[np.float64]]
+    evidence: Evidence
     positive: float = 1.0
     complete: bool = False
     values: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
@@ -186,14 +189,16 @@ def _part(name: str, about: dict[str, Any], arrays: dict[str, Any]) -> Part:
 NARROW = ("item", "above", "size", "k", "level", "positive_above", "positive_level", "positives")  # kept in 32 bits
 
 
-def _head_of(evidence: Standing | Cuts | Pairs | np.ndarray[Any, Any]) -> dict[str, Any]:
+def _head_of(evidence: Evidence) -> dict[str, Any]:
+    if isinstance(evidence, Outcomes):
+        return {"shape": list(evidence.shape)}
     return {"caps": list(evidence.caps)} if isinstance(evidence, Cuts) else {}
 
 
-def _arrays_of(evidence: Standing | Cuts | Pairs | np.ndarray[Any, Any]) -> dict[str, Any]:
+def _arrays_of(evidence: Evidence) -> dict[str, Any]:
     """The arrays of any evidence; which ones there are tells on reading what it was."""
-    if isinstance(evidence, np.ndarray):
-        return {"scores": evidence}
+    if isinstance(evidence, Outcomes):
+        return {"codes": evidence.codes} | ({} if evidence.scores is None else {"scores": evidence.scores})
     if isinstance(evidence, Pairs):
         return {"human": evidence.human, "model": evidence.model, "query": evidence.query}
     if isinstance(evidence, Cuts):
@@ -207,8 +212,10 @@ def _arrays_of(evidence: Standing | Cuts | Pairs | np.ndarray[Any, Any]) -> dict
 
 def _evidence(mine: dict[str, Any], about: dict[str, Any]) -> Any:
     mine = {name: values.astype(np.int64) if name in NARROW else values for name, values in mine.items()}
-    if "scores" in mine:
-        return mine["scores"]
+    if "codes" in mine:
+        return Outcomes(mine["codes"], (about["shape"][0], about["shape"][1]), mine.get("scores"))
+    if "scores" in mine:  # trials of earlier versions
+        return Outcomes.of(mine["scores"])
     if "human" in mine:
         return Pairs(mine["query"], mine["human"], mine["model"])
     if "k" in mine:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen, require_finite
+from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 class Trials:
     """N choices among `images` ids of shape (N, I) and `captions` texts of shape (N, C), each with a category.
 
-    Caption n and image n of a trial belong together; the rest are distractors.
+    Caption n and image n of a trial belong together; the rest are distractors. A category is a path: a trial of `replace/obj`
+    belongs to `replace` and to `replace/obj`. `references` are captions of the images, for analyses that compare texts with texts.
+    `rows` are the places of the trials in the file they came from, which is their order unless told otherwise.
 
     >>> Trials(["t0"], [["left.jpg", "right.jpg"]], [["A cat."]], ["object"])
     Trials(1 of 2 images x 1 captions)
@@ -30,6 +34,9 @@ class Trials:
     captions: np.ndarray[tuple[int, int], np.dtype[np.str_]]
     categories: IdArray
     open_image: Callable[[str], Image] | None = field(default=None, repr=False)
+    references: Mapping[str, tuple[str, ...]] | None = field(default=None, repr=False)
+    rows: IntArray | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = field(default=(), repr=False)  # what every result on them must say
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
@@ -45,8 +52,10 @@ class Trials:
             raise CrossmatchError("a trial with one image and one caption leaves no choice. Add a distractor.")
         if self.categories.shape != (n,):
             raise CrossmatchError(f"{n:,} trials came with {self.categories.shape} categories; one each was expected.")
-        for array in (self.ids, self.images, self.captions, self.categories):
-            frozen(array)
+        if self.rows is None:
+            object.__setattr__(self, "rows", np.arange(n))
+        for array in (self.ids, self.images, self.captions, self.categories, self.rows):
+            frozen(array)  # type: ignore[arg-type]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,7 +64,39 @@ class Trials:
 
     def chosen(self, which: IntArray) -> Trials:
         """The trials at these positions."""
-        return Trials(self.ids[which], self.images[which], self.captions[which], self.categories[which], self.open_image)
+        parts = (self.ids[which], self.images[which], self.captions[which], self.categories[which])
+        assert self.rows is not None
+        return Trials(*parts, self.open_image, self.references, self.rows[which], self.notes)
+
+    def names_by_row(self, count: int) -> IdArray:
+        """The ids that belong to the rows of a file in the official order; a row that is no trial of these is called by its number.
+
+        >>> Trials(["a", "b"], [["1", "2"]] * 2, [["x"]] * 2, ["", ""]).chosen(np.array([1])).names_by_row(2)
+        array(['row 0', 'b'], dtype='<U5')
+        """
+        assert self.rows is not None
+        names = np.array([f"row {n}" for n in range(count)], dtype=object)
+        there = self.rows < count
+        names[self.rows[there]] = self.ids[there]
+        return names.astype(np.str_)
+
+    @cached_property
+    def clusters(self) -> IntArray:
+        """For each trial the cluster it belongs to: trials that share an image, directly or through others, are in one.
+
+        >>> Trials([*"abc"], [["1", "2"], ["3", "4"], ["2", "5"]], [["x"], ["y"], ["z"]], [""] * 3).clusters
+        array([0, 1, 0])
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        names, place = np.unique(self.images, return_inverse=True)
+        place = place.reshape(len(self.ids), -1)
+        pairs = np.repeat(place[:, 0], place.shape[1]), place.ravel()
+        links = coo_array((np.ones(place.size, dtype=bool), pairs), shape=(len(names), len(names)))
+        component = connected_components(links, directed=False)[1][place[:, 0]]
+        _, first, member = np.unique(component, return_index=True, return_inverse=True)
+        return np.asarray(np.argsort(np.argsort(first))[member.ravel()], dtype=np.int64)
 
     def __repr__(self) -> str:
         return f"Trials({len(self.ids):,} of {self.shape[1]} images x {self.shape[0]} captions)"
@@ -65,15 +106,23 @@ def _as_texts(values: object, what: str, ids: IdArray) -> np.ndarray[Any, np.dty
     try:
         given = np.array(values)
     except ValueError:
-        raise CrossmatchError(
-            f"the {what} of the trials differ in number; the same I and C for every trial were expected. Split them up."
-        ) from None
+        raise CrossmatchError(_uneven(values, what, ids)) from None
     blank = [
         n for n, row in enumerate(given.tolist()) for text in (row if isinstance(row, list) else [row]) if not _is_text(text, what)
     ]
     if blank:
         raise CrossmatchError(f"trial {str(ids[blank[0]])!r} has something else than a text among its {what}. Mend it.")
     return given.astype(np.str_)
+
+
+def _uneven(values: Any, what: str, ids: IdArray) -> str:
+    """Which trial has another number of images or captions than the first."""
+    sizes = [len(row) if isinstance(row, Sequence | np.ndarray) and not isinstance(row, str) else 1 for row in values]
+    odd = next((n for n, size in enumerate(sizes) if size != sizes[0]), 0)
+    return (
+        f"trial {str(ids[odd])!r} has {sizes[odd]} {what} and trial {str(ids[0])!r} has {sizes[0]}; the same I and C for every "
+        "trial were expected. Mend it, or put trials of another shape into a file of their own."
+    )
 
 
 def _is_text(value: object, what: str) -> bool:
@@ -93,7 +142,18 @@ class TrialScores:
         object.__setattr__(self, "values", np.asarray(self.values, dtype=np.float64))
         if self.values.ndim != 3 or len(self.values) != len(self.ids):
             raise CrossmatchError(f"trial scores have shape {self.values.shape}; ({len(self.ids)}, C, I) was expected.")
-        require_finite(self.values, "trial scores", "Every choice needs a finite score for each of its pairs.")
+        bad = ~np.isfinite(self.values)
+        if bad.any():
+            n, caption, image = (int(at) for at in np.argwhere(bad)[0])
+            raise CrossmatchError(
+                f"trial {str(self.ids[n])!r} has the score {self.values[n, caption, image]} for caption {caption} and image "
+                f"{image}; {bad.sum():,} of {bad.size:,} scores are NaN or infinite. Give each pair a finite score."
+            )
+
+    def among(self, ids: IdArray) -> TrialScores:
+        """The answers to these trials."""
+        there = np.isin(self.ids, ids)
+        return TrialScores(self.ids[there], self.values[there])
 
     def aligned(self, trials: Trials) -> FloatArray:
         """The scores in the order of the trials; every trial once, no stranger."""
@@ -119,6 +179,11 @@ class TrialChoices:
         if self.images.shape != self.ids.shape:
             raise CrossmatchError(f"{len(self.ids):,} trials came with {self.images.shape} choices; one each was expected.")
 
+    def among(self, ids: IdArray) -> TrialChoices:
+        """The answers to these trials."""
+        there = np.isin(self.ids, ids)
+        return TrialChoices(self.ids[there], self.images[there])
+
     def aligned(self, trials: Trials) -> FloatArray:
         """1 for the chosen image and 0 for the others, in the order of the trials."""
         if trials.shape[0] != 1:
@@ -134,13 +199,46 @@ class TrialChoices:
         return np.asarray(scores[:, None, :], dtype=np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class TrialOutcomes:
+    """What came of each trial, where the scores behind it are not known: published outcomes, detectors."""
+
+    ids: IdArray
+    outcomes: Outcomes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
+        if len(self.ids) != len(self.outcomes):
+            raise CrossmatchError(f"{len(self.ids):,} trials came with {len(self.outcomes):,} outcomes; one each was expected.")
+
+    def among(self, ids: IdArray) -> TrialOutcomes:
+        """The answers to these trials."""
+        there = np.isin(self.ids, ids)
+        return TrialOutcomes(self.ids[there], self.outcomes.chosen(there))
+
+    def aligned(self, trials: Trials) -> Outcomes:
+        """The outcomes in the order of the trials; every trial once, no stranger."""
+        if self.outcomes.shape != trials.shape:
+            if self.outcomes.matched == 1 == min(trials.shape):  # right or wrong, whichever side the choice was on
+                right = self.outcomes.won(0b11)
+                wins = np.stack([right | (trials.shape[0] == 1), right | (trials.shape[1] == 1)], axis=1)
+                return TrialOutcomes(self.ids, Outcomes.from_wins(wins, trials.shape)).aligned(trials)
+            found, asked = (f"{shape[1]} images x {shape[0]} captions" for shape in (self.outcomes.shape, trials.shape))
+            raise CrossmatchError(f"the outcomes are of trials of {found}; the benchmark's trials are {asked}. Take its own file.")
+        return self.outcomes.chosen(np.asarray(_places(self.ids, trials)))
+
+
+Answers = TrialScores | TrialChoices | TrialOutcomes
+
+
 def _places(ids: IdArray, trials: Trials) -> list[int]:
     """Where each trial is answered; every trial once, no stranger."""
     place = {name: n for n, name in enumerate(ids.tolist())}
     missing = [name for name in trials.ids.tolist() if name not in place]
     if missing:
         raise CrossmatchError(
-            f"{len(missing):,} of {len(trials.ids):,} trials are not answered; first missing: {missing[0]!r}. Add it."
+            f"{len(missing):,} of {len(trials.ids):,} trials are not answered; first missing: {missing[0]!r}. Add it, or say "
+            "--partial to evaluate the answered ones alone."
         )
     if len(place) > len(trials.ids):
         known = set(trials.ids.tolist())

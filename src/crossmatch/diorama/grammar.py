@@ -6,27 +6,34 @@ parked" are said only of kinds that can do nothing else, so that a text is true 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from crossmatch.core.errors import CrossmatchError
 
 from .dice import Dice
-from .kinds import CATEGORIES, KIND, Noun, ancestors, kinds_of
-from .meaning import INDOORS, SOME, Caption, Meaning, Phrase, disjoint, extension
+from .kinds import CATEGORIES, KIND, Noun, ancestors
+from .meaning import INDOORS, SOME, Phrase, disjoint, extension
+from .wording import (
+    NUMERALS,
+    RELATION_WORDS,
+    SIZE_WORDS,
+    TEXTURE_TAILS,
+    TEXTURE_WORDS,
+    VERBS_ON,
+    Relation,
+    Spoken,
+    Wording,
+    verbs_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .meaning import Caption
     from .scenes import Scene, Thing
 
-Relation = tuple[str, int, int]
-
-NUMERALS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-TEXTURE_WORDS = {"plain": ("plain",), "striped": ("striped",), "dotted": ("dotted", "spotted", "polka-dot")}
-TEXTURE_TAILS = {"striped": ("with stripes",), "dotted": ("with dots", "with spots")}
-SIZE_WORDS = {"small": ("small", "little", "tiny"), "medium": ("medium-sized",), "large": ("large", "big", "huge")}
 SETTING_WORDS = {
     "beach": ("at the beach", "at the seaside", "at a beach"),
     "street": ("on the street", "on a street"),
@@ -39,32 +46,7 @@ SETTING_WORDS = {
     "indoors": ("indoors", "inside"),
     "outdoors": ("outdoors", "outside"),
 }
-# How a relation is worded, and which of its subject and object the sentence is then about.
-RELATION_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "left of": (("to the left of", "subject"), ("left of", "subject"), ("on the left side of", "subject")),
-    "right of": (("to the right of", "subject"), ("right of", "subject"), ("on the right side of", "subject")),
-    # "over" and "under" would say more: straight above, straight below
-    "above": (("above", "subject"), ("above", "subject"), ("higher up than", "subject")),
-    "below": (("below", "subject"), ("below", "subject"), ("lower down than", "subject")),
-    "on": (("on", "subject"), ("on", "subject"), ("on top of", "subject")),
-    "behind": (("behind", "subject"), ("behind", "subject"), ("in front of", "object")),
-}
 RELATION_WEIGHTS = {"left of": 3, "right of": 3, "above": 4, "below": 3, "on": 30, "behind": 30}
-VERBS: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # the first row whose category and places cover all kinds meant
-    ("aircraft", "air", ("flies", "is flying")),
-    ("toy", "air", ("flies", "is flying")),
-    ("boat", "water", ("floats", "is floating")),
-    ("animal", "water", ("swims", "is swimming")),
-    ("bug", "land indoors air water", ("is",)),
-    ("animal", "land indoors", ("stands", "is standing", "is")),
-    ("vehicle", "land", ("is parked", "stands", "is")),
-    ("piece of furniture", "land indoors", ("stands", "is")),
-    ("building", "land", ("stands", "is")),
-    ("tree", "land", ("stands", "is")),
-    ("thing", "land indoors air water", ("is",)),
-)
-VERBS_ON = ("is", "sits", "rests", "is")
-PLURAL = {"flies": "fly", "swims": "swim", "floats": "float", "stands": "stand", "sits": "sit", "rests": "rest"}
 PICTURE = ("a photo of", "a picture of", "an image of")
 
 # Slots: `a`, `b` are the two phrases of the first relation, `rel` its words, `verb` what `a` does; `all` is the list of
@@ -104,59 +86,6 @@ CROWD_AROUND_PAIR = (
     "{there} {a} {rel} {b} {here}, along with {rest}",
 )
 MOST_WORDS = 45
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """A phrase in words; `tail` comes after the noun ("with stripes")."""
-
-    phrase: Phrase
-    number: str
-    adjectives: tuple[str, ...]
-    noun: Noun
-    tail: str = ""
-
-    @property
-    def plural(self) -> bool:
-        return self.phrase.count not in (None, 1)
-
-    @property
-    def text(self) -> str:
-        words = " ".join((*self.adjectives, self.noun.plural if self.plural else self.noun.singular))
-        number = article(words) if self.number == "a" else self.number
-        return f"{number} {words} {self.tail}".strip()
-
-    def the(self, others: Sequence[Spoken]) -> str:
-        """The definite form, as short as the other phrases of the caption allow.
-
-        >>> dog = Noun("dog", "dogs")
-        >>> red, blue = (Spoken(Phrase("dog", colour), "a", ("small", colour), dog) for colour in ("red", "blue"))
-        >>> red.the([]), red.the([blue])
-        ('the dog', 'the red dog')
-        """
-        kinds, colour = kinds_of(self.phrase.noun), self.phrase.colour
-        twins = [other.phrase for other in others if kinds & kinds_of(other.phrase.noun)]
-        words = self.adjectives if twins else ()
-        if colour in words and all(twin.colour not in (None, colour) for twin in twins):
-            words = tuple(word for word in words if word == colour)
-        return " ".join(("the", *words, self.noun.plural if self.plural else self.noun.singular))
-
-
-def article(words: str) -> str:
-    """`a` or `an`, by sound.
-
-    >>> [article(words) for words in ("dog", "umbrella", "hourglass", "TV")]
-    ['a', 'an', 'an', 'a']
-    """
-    return "an" if words[0] in "aeiou" or words.startswith("hour") else "a"
-
-
-def listed(items: Sequence[str]) -> str:
-    """
-    >>> listed(["a dog"]), listed(["a dog", "two cats"]), listed(["a dog", "two cats", "a car"])
-    ('a dog', 'a dog and two cats', 'a dog, two cats and a car')
-    """
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
 # -- what to say
@@ -233,13 +162,6 @@ def _nouns(name: str) -> tuple[Noun, ...]:
     return KIND[name].words if name in KIND else next(c.words for c in CATEGORIES if c.name == name)
 
 
-@cache
-def _verbs(noun: str) -> tuple[str, ...]:
-    kinds = kinds_of(noun)
-    places = {place for kind in kinds for place in KIND[kind].places}
-    return next(verbs for name, only, verbs in VERBS if kinds <= kinds_of(name) and places <= set(only.split()))
-
-
 def _speak(dice: Dice, phrase: Phrase, noun: Noun, tails: bool) -> Spoken:
     size = [dice.pick(SIZE_WORDS[phrase.size])] if phrase.size else []
     colour = [phrase.colour] if phrase.colour else []
@@ -250,7 +172,7 @@ def _speak(dice: Dice, phrase: Phrase, noun: Noun, tails: bool) -> Spoken:
     return Spoken(phrase, _number(dice, phrase), tuple(adjectives), noun, tail)
 
 
-def _noun(dice: Dice, name: str) -> Noun:
+def choose_noun(dice: Dice, name: str) -> Noun:
     """A word for it, rather the usual one."""
     return _nouns(name)[0] if dice.chance(60) else dice.pick(_nouns(name))
 
@@ -263,63 +185,37 @@ def _number(dice: Dice, phrase: Phrase) -> str:
     return dice.pick(("a single", "just one")) if phrase.count == 1 else NUMERALS[phrase.count]
 
 
-def _inflected(verb: str, plural: bool) -> str:
-    return PLURAL.get(verb, verb.replace("is", "are", 1)) if plural else verb
-
-
-def _there(spoken: Spoken, also: str = "") -> str:
-    return f"there {'are' if spoken.plural else 'is'}{also}"
-
-
-def _sentence(text: str) -> str:
-    text = " ".join(text.split())
-    return text[0].upper() + text[1:] + "."
-
-
-def _caption(
+def _worded(
     dice: Dice, templates: Sequence[str], phrases: Sequence[Phrase], relations: Sequence[Relation], setting: str | None
-) -> Caption:
+) -> Wording:
     """The phrases and relations in words, by one of the templates."""
-    idle = _verbs(phrases[0].noun) == ("is",)  # "a cup is in a room" says no more than "a cup in a room"
+    idle = verbs_of(phrases[0].noun) == ("is",)  # "a cup is in a room" says no more than "a cup in a room"
     template = dice.pick([t for t in templates if not (idle and t == ALONE_WITH_VERB)])
-    nouns = {phrase.noun: _noun(dice, phrase.noun) for phrase in phrases}  # one word for one kind within a sentence
+    nouns = {phrase.noun: choose_noun(dice, phrase.noun) for phrase in phrases}  # one word for one kind within a sentence
     tails = not any(slot in template for slot in ("{rel}", "{the_facts}", "{the_claims}"))
     spoken = [_speak(dice, phrase, nouns[phrase.noun], tails) for phrase in phrases]
-    a, b, rel = 0, 0, ""
-    facts, claims = [], []
-    for at, (name, subject, object_) in enumerate(relations):
+    claims = []
+    for name, subject, object_ in relations:
         words, about = dice.pick(RELATION_WORDS[name])
-        first, second = (subject, object_) if about == "subject" else (object_, subject)
-        the = [spoken[i].the([s for s in spoken if s is not spoken[i]]) for i in (first, second)]
-        facts.append(f"{the[0]} {words} {the[1]}")
-        claims.append(f"{the[0]} {_inflected('is', spoken[first].plural)} {words} {the[1]}")
-        if at == 0:
-            a, b, rel = first, second, words
-    verb = dice.pick(VERBS_ON if rel in ("on", "on top of") else _verbs(phrases[a].noun))
-    rest = [s for i, s in enumerate(spoken) if i not in (a, b)]
-    text = template.format(
-        all=listed([s.text for s in spoken]),
-        a=spoken[a].text,
-        b=spoken[b].text,
-        rest=listed([s.text for s in rest]) if rest else "",
-        rel=rel,
-        verb=_inflected(verb, spoken[a].plural),
-        there=_there(spoken[a if "{a}" in template else 0]),
-        there_also=_there(rest[0], " also") if rest else "",
+        claims.append((words, subject, object_) if about == "subject" else (words, object_, subject))
+    rel, a, _ = claims[0] if claims else ("", 0, 0)
+    return Wording(
+        template,
+        tuple(spoken),
+        tuple(claims),
+        verb=dice.pick(VERBS_ON if rel in ("on", "on top of") else verbs_of(phrases[a].noun)),
+        setting=setting,
         here=dice.pick(SETTING_WORDS[setting]) if setting else "",
         picture=dice.pick(PICTURE),
-        the_facts=listed(facts) if facts else "",
-        the_claims=listed(claims) if claims else "",
     )
-    return Caption(_sentence(text), Meaning(tuple(phrases), tuple(relations), setting))
 
 
 # -- the five captions
 
 
-def _exhaustive(dice: Dice, scene: Scene) -> Caption:
+def _exhaustive(dice: Dice, scene: Scene) -> Wording:
     """Every group with its attributes and numbers, the setting, one or two relations."""
-    best: Caption | None = None
+    best: Wording | None = None
     things = dice.shuffled(_groups(scene))
     phrases = [_counted(dice, scene, _in_full(scene, thing), vague=0) for thing in things]
     choices = _relations(scene, phrases)
@@ -329,7 +225,7 @@ def _exhaustive(dice: Dice, scene: Scene) -> Caption:
         else:
             relations = _choose_relations(dice, choices, most)
             templates = (LIST, CROWD + CROWD_AROUND_PAIR, CROWD)[len(relations)]
-            caption = _caption(dice, templates, phrases, relations, scene.setting)
+            caption = _worded(dice, templates, phrases, relations, scene.setting)
         if best is None or len(caption.text.split()) < len(best.text.split()):
             best = caption
         if len(best.text.split()) <= MOST_WORDS:
@@ -350,19 +246,19 @@ def _pair(dice: Dice, scene: Scene, most: int, chance: int, vague: int) -> list[
     return phrases
 
 
-def _one_or_two(dice: Dice, scene: Scene, phrases: Sequence[Phrase], setting: str | None, *, related: bool) -> Caption:
+def _one_or_two(dice: Dice, scene: Scene, phrases: Sequence[Phrase], setting: str | None, *, related: bool) -> Wording:
     """A sentence about these phrases with the relation between them, if there is one that holds and is wanted."""
     relations = _choose_relations(dice, _relations(scene, phrases) if related else [], 1)
     somewhere, nowhere = (PAIR, PAIR_NOWHERE) if relations else (LIST, LIST_NOWHERE) if len(phrases) > 1 else (ONE, LIST_NOWHERE)
-    return _caption(dice, somewhere if setting else nowhere, phrases, relations, setting)
+    return _worded(dice, somewhere if setting else nowhere, phrases, relations, setting)
 
 
-def _detailed(dice: Dice, scene: Scene) -> Caption:
+def _detailed(dice: Dice, scene: Scene) -> Wording:
     """Two related groups with attributes, and the setting."""
     return _one_or_two(dice, scene, _pair(dice, scene, most=3, chance=75, vague=0), scene.setting, related=True)
 
 
-def _plain(dice: Dice, scene: Scene) -> Caption:
+def _plain(dice: Dice, scene: Scene) -> Wording:
     """One or two things with an attribute or a relation."""
     related = dice.chance(60)
     phrases = _pair(dice, scene, most=1, chance=30 if related else 60, vague=0 if related else 30)
@@ -370,13 +266,13 @@ def _plain(dice: Dice, scene: Scene) -> Caption:
     return _one_or_two(dice, scene, phrases, scene.setting if dice.chance(35) else None, related=related)
 
 
-def _short(dice: Dice, scene: Scene) -> Caption:
+def _short(dice: Dice, scene: Scene) -> Wording:
     """One thing with at most one attribute."""
     phrase = _counted(dice, scene, _named(dice, dice.pick(_groups(scene)), most=1, chance=35), vague=30)
     return _one_or_two(dice, scene, [phrase], scene.setting if dice.chance(35) else None, related=False)
 
 
-def _generic(dice: Dice, scene: Scene) -> Caption:
+def _generic(dice: Dice, scene: Scene) -> Wording:
     """Categories instead of kinds: "an animal outdoors"."""
     around = "indoors" if scene.setting in INDOORS else "outdoors"
     setting = dice.weighted((around, scene.setting, None), (50, 30, 20))
@@ -391,7 +287,7 @@ def _generic(dice: Dice, scene: Scene) -> Caption:
     return _one_or_two(dice, scene, phrases, setting, related=False)
 
 
-LEVELS: tuple[Callable[[Dice, Scene], Caption], ...] = (_exhaustive, _detailed, _plain, _short, _generic)
+LEVELS: tuple[Callable[[Dice, Scene], Wording], ...] = (_exhaustive, _detailed, _plain, _short, _generic)
 
 
 def describe(scene: Scene, *seed: object) -> tuple[Caption, ...]:
@@ -409,10 +305,21 @@ def describe(scene: Scene, *seed: object) -> tuple[Caption, ...]:
     There is a dog.
     An animal can be seen outside.
     """
+    return tuple(wording.caption for wording in word(scene, *seed))
+
+
+def word(scene: Scene, *seed: object) -> tuple[Wording, ...]:
+    """The captions of `describe`, as words for their parts.
+
+    >>> from .layout import sample_scene
+    >>> scene = sample_scene("docs", 1)
+    >>> tuple(wording.caption for wording in word(scene, 5)) == describe(scene, 5)
+    True
+    """
     if not scene.things:
         raise CrossmatchError("a scene without things has nothing to describe. Put at least one thing into it.")
     dice = Dice("captions", scene.seed, *seed)
-    captions: dict[str, Caption] = {}
+    captions: dict[str, Wording] = {}
     for level in LEVELS:
         caption = level(dice, scene)
         while caption.text in captions:

@@ -157,14 +157,23 @@ def all_relations(things: Sequence[Thing], composed: Sequence[Relation] = ()) ->
 
 
 @cache
-def _kinds_in(zone: str) -> tuple[Kind, ...]:
+def kinds_in(zone: str) -> tuple[Kind, ...]:
     """The kinds of a zone; those that people photograph most, and those that can carry others, several times."""
     return tuple(k for k in KINDS if zone in k.places for _ in range((1 + 3 * (k.name in COMMON)) * (1 + k.supports)))
 
 
 @cache
 def _perching_in(zone: str) -> tuple[Kind, ...]:
-    return tuple(kind for kind in _kinds_in(zone) if kind.perches)
+    return tuple(kind for kind in kinds_in(zone) if kind.perches)
+
+
+def extent(kind: Kind, size: str, percent: int) -> tuple[int, int]:
+    """Width and height of a thing of this size, `percent` of the usual."""
+    side = SIDE[size] * percent  # in hundredths of a thousandth
+    root = isqrt(round(kind.aspect * 1_000_000))  # 1000 · √(width / height)
+    longest = SIDE[size] * LARGEST_SIDE  # also in hundredths
+    side = min(side, longest * 1000 // root, longest * root // 1000)
+    return side * root // 100_000, side * 10 // root
 
 
 def _sample_group(dice: Dice, number: int, zone: str, kind: Kind, crowd: int, most: int) -> Group:
@@ -174,12 +183,9 @@ def _sample_group(dice: Dice, number: int, zone: str, kind: Kind, crowd: int, mo
     if kind.supports and count == 1:
         weights = SUPPORT_SIZES
     size = dice.weighted(SIZES, weights)
-    side = SIDE[size] * dice.between(*SCALE.get(count, (94, 106)))  # in hundredths of a thousandth
-    root = isqrt(round(kind.aspect * 1_000_000))  # 1000 · √(width / height)
-    longest = SIDE[size] * LARGEST_SIDE  # also in hundredths
-    side = min(side, longest * 1000 // root, longest * root // 1000)
+    width, height = extent(kind, size, dice.between(*SCALE.get(count, (94, 106))))
     colour, texture = dice.pick(COLOURS), dice.weighted(tuple(TEXTURE_WEIGHTS), tuple(TEXTURE_WEIGHTS.values()))
-    return Group(number, kind, zone, colour, texture, size, count, side * root // 100_000, side * 10 // root)
+    return Group(number, kind, zone, colour, texture, size, count, width, height)
 
 
 def _sample_groups(dice: Dice, setting: str) -> list[Group]:
@@ -191,7 +197,7 @@ def _sample_groups(dice: Dice, setting: str) -> list[Group]:
         if len(groups) == crowd or not free:
             break
         zone = dice.weighted(tuple(zones), tuple(zones.values()))
-        kind = dice.pick(_kinds_in(zone))
+        kind = dice.pick(kinds_in(zone))
         if groups and groups[-1].kind.supports and dice.chance(70):  # something to put on it
             zone = groups[-1].zone
             kind, free = dice.pick(_perching_in(zone)), min(free, 2)
@@ -285,7 +291,7 @@ def _put_behind(dice: Dice, stage: Stage, group: Group) -> bool:
     return False
 
 
-def _put_freely(dice: Dice, stage: Stage, group: Group, lows: tuple[int, int], rows: int) -> bool:
+def put_freely(dice: Dice, stage: Stage, group: Group, lows: tuple[int, int], rows: int) -> bool:
     """Put a group in rows somewhere in the sky or on the water; `lows` bounds the bottom of the lowest row."""
     columns = -(-group.count // rows)
     step_x, step_y = group.width + MARGIN + dice.below(group.width // 3), group.height + CLEARANCE + 4
@@ -300,14 +306,10 @@ def _put_freely(dice: Dice, stage: Stage, group: Group, lows: tuple[int, int], r
     return False
 
 
-def _put_on_water(dice: Dice, stage: Stage, group: Group, setting: str) -> bool:
-    return _put_freely(dice, stage, group, WATER[setting], rows=1)
-
-
 def _put_in_sky(dice: Dice, stage: Stage, group: Group) -> bool:
     rows = 2 if group.count > 3 else 1
     top, bottom = SKY
-    return _put_freely(dice, stage, group, (top + rows * group.height + (rows - 1) * (CLEARANCE + 4), bottom), rows)
+    return put_freely(dice, stage, group, (top + rows * group.height + (rows - 1) * (CLEARANCE + 4), bottom), rows)
 
 
 def _plan(dice: Dice, groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -336,7 +338,7 @@ def _plan(dice: Dice, groups: Sequence[Group]) -> dict[str, list[Group]]:
     return places
 
 
-def _compose(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
+def compose(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
     """Place the ground row, then what stands on it and behind it, then water and sky; drop what finds no place."""
     plan, stage = _plan(dice, groups), Stage()
     _ground_row(dice, stage, plan["row"], SHORE.get(setting, GROUND))
@@ -345,7 +347,7 @@ def _compose(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
     for group in plan["behind"]:
         _put_behind(dice, stage, group)
     for group in plan["water"]:
-        _put_on_water(dice, stage, group, setting)
+        put_freely(dice, stage, group, WATER[setting], rows=1)
     for group in plan["air"]:
         _put_in_sky(dice, stage, group)
     return stage
@@ -355,7 +357,7 @@ def _best(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
     """The first of a few compositions in which every group found a place, or the one with the most things."""
     best = Stage()
     for _ in range(TRIES):
-        stage = _compose(dice, setting, groups)
+        stage = compose(dice, setting, groups)
         if len(stage.things) > len(best.things):
             best = stage
         if len(best.things) == sum(group.count for group in groups):
@@ -384,9 +386,14 @@ def sample_scene(*seed: object) -> Scene:
     stage = _best(dice, setting, _sample_groups(dice, setting))
     while not stage.things:
         stage = _best(dice, setting, _sample_groups(dice, setting))
+    return finished(setting, stage, dice.between(75, 115), dice.bits() >> 1)
+
+
+def finished(setting: str, stage: Stage, light: int, seed: int) -> Scene:
+    """The scene of the things on stage, from back to front, with all their relations."""
     order = sorted(range(len(stage.things)), key=lambda i: (*_depth(stage, i), i))
     new = {old: i for i, old in enumerate(order)}
     numbers = {g: n for n, g in enumerate(dict.fromkeys(thing.group for thing in stage.things))}  # no gaps
     things = tuple(replace(stage.things[i], group=numbers[stage.things[i].group]) for i in order)
     composed = [(relation, new[i], new[j]) for relation, i, j in stage.composed]
-    return Scene(setting, things, all_relations(things, composed), dice.between(75, 115), dice.bits() >> 1)
+    return Scene(setting, things, all_relations(things, composed), light, seed)

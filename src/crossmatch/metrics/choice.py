@@ -1,20 +1,48 @@
 """Forced choice: which caption for this image, which image for this caption. A strict win counts, a tie loses.
 
 Scores have shape (N trials, C captions, I images). Caption n and image n belong together; whatever is beyond the shorter
-side is a distractor, so BISON is C=1, I=2, SugarCrepe C=2, I=1, Winoground and BiVLC C=2, I=2.
+side is a distractor, so BISON is C=1, I=2, SugarCrepe C=2, I=1, Winoground and BiVLC C=2, I=2. Every function takes such scores,
+or the `Outcomes` of them, and gives 1 or 0 for each trial.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import permutations
 from math import factorial
 
 import numpy as np
 
-from crossmatch.core.arrays import BoolArray, FloatArray
+from crossmatch.core.arrays import FloatArray
+from crossmatch.core.outcomes import Outcomes
+
+Given = Outcomes | FloatArray
+
+# Which choices of a trial a metric asks for: those of images and those of captions, by the number of their pair.
+ALL = slice(None)
+ASKED: dict[str, tuple[slice, slice]] = {
+    "i2t": (ALL, slice(0)),
+    "t2i": (slice(0), ALL),
+    "group": (ALL, ALL),
+    "ipos2t": (slice(0, 1), slice(0)),
+    "ineg2t": (slice(1, 2), slice(0)),
+    "tpos2i": (slice(0), slice(0, 1)),
+    "tneg2i": (slice(0), slice(1, 2)),
+}
+ASKED |= {"accuracy": ASKED["group"], "text": ASKED["i2t"], "image": ASKED["t2i"]}
 
 
-def i2t_choice(scores: FloatArray) -> FloatArray:
+def mask(name: str, matched: int) -> int:
+    """The bits of an outcome's code that a metric asks for.
+
+    >>> [f"{mask(name, 2):04b}" for name in ("i2t", "t2i", "group", "ineg2t")]
+    ['0011', '1100', '1111', '0010']
+    """
+    images, captions = ASKED[name]
+    return sum(1 << bit for bit in (*range(matched)[images], *range(matched, 2 * matched)[captions]))
+
+
+def i2t_choice(given: Given) -> FloatArray:
     """1 where every image scores strictly highest with its own caption (I2T; Winoground's text score).
 
         I2T = Π_i 1[ s(c_i, i) > max_{c != c_i} s(c, i) ]
@@ -24,23 +52,23 @@ def i2t_choice(scores: FloatArray) -> FloatArray:
     >>> i2t_choice(np.array([[[0.9, 0.2], [0.1, 0.3]], [[0.5, 0.2], [0.5, 0.3]]]))    # the second trial ties
     array([1., 0.])
     """
-    return np.asarray(_own_wins(scores, axis=1).all(axis=1), dtype=np.float64)
+    return _won(given, "i2t")
 
 
-def t2i_choice(scores: FloatArray) -> FloatArray:
-    """1 where every caption scores strictly highest with its own image (T2I; BISON; Winoground's image score).
+def t2i_choice(given: Given) -> FloatArray:
+    """1 where every caption scores strictly highest with its own image (T2I; Winoground's image score).
 
         T2I = Π_c 1[ s(c, i_c) > max_{i != i_c} s(c, i) ]
 
-    Source: hu2019bison, sec. 3.3; miranda2024bivlc, eq. 2.
+    Source: miranda2024bivlc, eq. 2; thrush2022winoground, eq. 2.
 
     >>> t2i_choice(np.array([[[0.9, 0.2]], [[0.4, 0.4]]]))        # one caption, two images
     array([1., 0.])
     """
-    return np.asarray(_own_wins(scores, axis=2).all(axis=1), dtype=np.float64)
+    return _won(given, "t2i")
 
 
-def group_choice(scores: FloatArray) -> FloatArray:
+def group_choice(given: Given) -> FloatArray:
     """1 where both directions are right.
 
         Group = I2T · T2I
@@ -50,19 +78,53 @@ def group_choice(scores: FloatArray) -> FloatArray:
     >>> group_choice(np.array([[[0.9, 0.2], [0.1, 0.3]]]))
     array([1.])
     """
-    return i2t_choice(scores) * t2i_choice(scores)
+    return _won(given, "group")
 
 
-def tied_choices(scores: FloatArray) -> FloatArray:
+def accuracy(given: Given) -> FloatArray:
+    """1 where the one choice that a trial asks for is right: the image of BISON's query, the caption of SugarCrepe's image.
+
+    Source: hu2019bison, sec. 3.3; hsieh2023sugarcrepe, sec. 3.
+
+    >>> accuracy(np.array([[[0.9, 0.2]], [[0.2, 0.9]]])), accuracy(np.array([[[0.9], [0.2]]]))
+    (array([1., 0.]), array([1.]))
+    """
+    return _won(given, "accuracy")
+
+
+def ipos2t(given: Given) -> FloatArray:
+    """1 where the positive image takes the positive caption (miranda2024bivlc, tab. 3); with two images and two captions,
+
+        I2T = Ipos2T · Ineg2T,   T2I = Tpos2I · Tneg2I
+
+    >>> scores = np.array([[[0.9, 0.5], [0.1, 0.3]]])             # the negative image takes the positive caption
+    >>> [float(f(scores)[0]) for f in (ipos2t, ineg2t, tpos2i, tneg2i)]
+    [1.0, 0.0, 1.0, 1.0]
+    """
+    return _won(given, "ipos2t")
+
+
+def ineg2t(given: Given) -> FloatArray:
+    """1 where the negative image takes the negative caption (miranda2024bivlc, tab. 3); see `ipos2t`."""
+    return _won(given, "ineg2t")
+
+
+def tpos2i(given: Given) -> FloatArray:
+    """1 where the positive caption takes the positive image (miranda2024bivlc, tab. 3); see `ipos2t`."""
+    return _won(given, "tpos2i")
+
+
+def tneg2i(given: Given) -> FloatArray:
+    """1 where the negative caption takes the negative image (miranda2024bivlc, tab. 3); see `ipos2t`."""
+    return _won(given, "tneg2i")
+
+
+def tied_choices(given: Given) -> FloatArray:
     """1 where some comparison that decides the trial is a tie."""
-    out = np.zeros(len(scores))
-    for axis in (1, 2):
-        if scores.shape[axis] > 1:
-            own, rest = _own_and_best_other(scores, axis)
-            out = np.maximum(out, (own == rest).any(axis=1))
-    return out
+    return np.asarray(_outcomes(given).tied, dtype=np.float64)
 
 
+@cache
 def chance_of(choice, shape: tuple[int, int]) -> float:  # type: ignore[no-untyped-def]
     """The expected value of a choice for random scores without ties: the mean over all orders of the C x I scores.
 
@@ -77,15 +139,10 @@ def chance_of(choice, shape: tuple[int, int]) -> float:  # type: ignore[no-untyp
     return float(choice(orders.reshape(-1, *shape)).mean())
 
 
-def _own_wins(scores: FloatArray, axis: int) -> BoolArray:
-    own, rest = _own_and_best_other(scores, axis)
-    return own > rest
+def _outcomes(given: Given) -> Outcomes:
+    return given if isinstance(given, Outcomes) else Outcomes.of(given)
 
 
-def _own_and_best_other(scores: FloatArray, axis: int) -> tuple[FloatArray, FloatArray]:
-    """For each matched pair its score, and the best rival along `axis` (captions: 1, images: 2)."""
-    matched = min(scores.shape[1:])
-    own = np.stack([scores[:, m, m] for m in range(matched)], axis=1)
-    lines = np.stack([scores[:, :, m] if axis == 1 else scores[:, m, :] for m in range(matched)], axis=1)
-    rivals = np.where(np.arange(lines.shape[2]) == np.arange(matched)[:, None], -np.inf, lines)
-    return own, rivals.max(axis=2)
+def _won(given: Given, name: str) -> FloatArray:
+    outcomes = _outcomes(given)
+    return np.asarray(outcomes.won(mask(name, outcomes.matched)), dtype=np.float64)

@@ -11,11 +11,12 @@ import numpy as np
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.cuts import Cuts
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Pairs
 from crossmatch.core.ranks import Ranks
 from crossmatch.core.result import Part
 from crossmatch.core.standing import Standing
-from crossmatch.metrics import choice
+from crossmatch.metrics.proportion import choice_shares, share
 from crossmatch.metrics.significance import Draws, interval, replicate_means, replicates
 from crossmatch.metrics.table import Metric
 
@@ -35,6 +36,7 @@ class Measured:
     values: FloatArray  # for each query or trial, or for each sample
     replicates: FloatArray
     std: float | None = None
+    effective: float = 0.0  # for a share of trials: how many independent ones would be as sure
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,13 @@ def _unjudged(part: Part) -> float | None:
 
 
 def _offered(metric: Metric, part: Part) -> bool:
-    assert isinstance(part.evidence, np.ndarray)
-    there = {"captions": part.evidence.shape[1] > 1, "images": part.evidence.shape[2] > 1}
-    return all(there[what] for what in metric.needs.split())
+    assert isinstance(part.evidence, Outcomes)
+    captions, images = (n > 1 for n in part.evidence.shape)
+    there = {
+        "captions": captions, "images": images, "captions images": captions and images, "one side": captions != images,
+        "2x2": part.evidence.shape == (2, 2),
+    }  # fmt: skip
+    return there[metric.needs]
 
 
 # A constant scorer under ties for rankings; random scores for trials; no correlation for pairs.
@@ -92,16 +98,16 @@ SHAPES = {
         lambda metric, part, ties: part.evidence.settle(ties),  # type: ignore[union-attr]
         lambda metric, cuts: float((cuts.positives / cuts.gallery).mean()),
         lambda cuts: int(cuts.positives.sum()),
-        lambda part: part.evidence.tied,  # type: ignore[union-attr]
+        lambda part: part.evidence.tied,  # type: ignore[union-attr, return-value, arg-type]
         lambda part: 0.0,
     ),
     "trials": Shape(
-        np.ndarray,
+        Outcomes,
         _offered,
         lambda metric, part, ties: part.evidence,
-        lambda metric, scores: metric.chance(scores.shape[1:]),
+        lambda metric, outcomes: metric.chance(outcomes.shape),
         len,
-        lambda part: choice.tied_choices(part.evidence),  # type: ignore[arg-type]
+        lambda part: part.evidence.tied,  # type: ignore[union-attr, return-value, arg-type]
         lambda part: None,
     ),
     "pairs": Shape(
@@ -110,7 +116,7 @@ SHAPES = {
         lambda metric, part, ties: part.evidence,
         lambda metric, pairs: 0.0,
         len,
-        lambda part: part.evidence.tied,  # type: ignore[union-attr]
+        lambda part: part.evidence.tied,  # type: ignore[union-attr, return-value, arg-type]
         lambda part: None,
     ),
 }  # fmt: skip
@@ -135,6 +141,8 @@ def measure(metrics: Sequence[Metric], part: Part, draws: Draws, ties: str) -> d
         if isinstance(givens[m.graded], Ranks):
             _check_depth(m, givens[m.graded], part)
     given = next(iter(givens.values()), None)
+    if isinstance(given, Outcomes):
+        return _measure_trials(metrics, part)
     if isinstance(given, Pairs):
         pairs = replace(given, samples=draws.samples, seed=draws.seed)
         return {m.name: _measure_pairs(m, pairs) for m in metrics}
@@ -162,6 +170,31 @@ def replicates_of(
         for which in _folds(part, len(values))
     ]
     return np.asarray(np.nanmean(found, axis=0), dtype=np.float64)  # a replicate may draw nothing from a small fold
+
+
+def _measure_trials(metrics: Sequence[Metric], part: Part) -> dict[str, Measured]:
+    """Shares of right answers. Where no two trials share an image they follow from how often each code occurs."""
+    outcomes, n = part.evidence, len(part.ids)
+    assert isinstance(outcomes, Outcomes)
+    _, member = np.unique(part.clusters, return_inverse=True)
+    clusters = int(member.max()) + 1
+    if clusters == n and part.folds is None:
+        (shares,) = choice_shares(outcomes, [m.name for m in metrics])
+    else:
+        fold = np.zeros(n, np.int64) if part.folds is None else np.unique(part.folds, return_inverse=True)[1].ravel()
+        folds = int(fold.max()) + 1
+        place = member.ravel() * folds + fold
+        size = np.bincount(place, minlength=clusters * folds).reshape(clusters, folds)
+        shares = {}
+        for m in metrics:
+            right = np.bincount(place, weights=m.values(outcomes), minlength=clusters * folds).reshape(clusters, folds)
+            shares[m.name] = share(right, size)  # type: ignore[arg-type]
+    return {
+        m.name: Measured(
+            s.value, s.low, s.high, m.chance(outcomes.shape), n, n, np.zeros(0), np.zeros(0), effective=s.effective
+        )
+        for m, s in ((m, shares[m.name]) for m in metrics)
+    }  # fmt: skip
 
 
 def _measure_pairs(metric: Metric, pairs: Pairs) -> Measured:

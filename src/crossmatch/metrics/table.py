@@ -37,7 +37,7 @@ class Metric:
     unit: str = "%"
     aggregate: str = "mean"
     worst: float = 0.0
-    needs: str = ""  # trials: "captions" or "images" or both must offer a choice
+    needs: str = ""  # trials: "captions", "images" or both must offer a choice; "one side" alone; "2x2" exactly
     graded: bool = False  # counts every grade above zero, not only those of positives
     depth: Callable[[Ranks], IntArray] | None = None
     at: tuple[int, ...] = ()  # for families such as hit@k: the usual k
@@ -125,12 +125,26 @@ FAMILIES = (
            "kendall1945treatment", label="Kendall tau-b", aggregate="whole"),
     Metric("pearson", "Pearson's r with people over all pairs", "pairs", partial(pairs.of_all, coefficient="pearson"), 1.0,
            "parekh2021cxc, sec. 4", label="Pearson", aggregate="whole"),
+    Metric("accuracy", "the one choice is right: BISON's image, SugarCrepe's caption", "trials", choice.accuracy, 1.0,
+           "hu2019bison, sec. 3.3; hsieh2023sugarcrepe", label="accuracy", needs="one side"),
     Metric("i2t", "every image strictly prefers its own caption", "trials", choice.i2t_choice, 1.0,
            "miranda2024bivlc, eq. 1", label="I2T", needs="captions"),
     Metric("t2i", "every caption strictly prefers its own image", "trials", choice.t2i_choice, 1.0,
-           "hu2019bison, sec. 3.3; miranda2024bivlc, eq. 2", label="T2I", needs="images"),
+           "miranda2024bivlc, eq. 2", label="T2I", needs="images"),
     Metric("group", "both directions are right", "trials", choice.group_choice, 1.0,
            "miranda2024bivlc, eq. 3", label="Group", needs="captions images"),
+    Metric("ipos2t", "the positive image prefers its own caption", "trials", choice.ipos2t, 1.0,
+           "miranda2024bivlc, tab. 3", label="Ipos2T", needs="2x2"),
+    Metric("ineg2t", "the negative image prefers its own caption", "trials", choice.ineg2t, 1.0,
+           "miranda2024bivlc, tab. 3", label="Ineg2T", needs="2x2"),
+    Metric("tpos2i", "the positive caption prefers its own image", "trials", choice.tpos2i, 1.0,
+           "miranda2024bivlc, tab. 3", label="Tpos2I", needs="2x2"),
+    Metric("tneg2i", "the negative caption prefers its own image", "trials", choice.tneg2i, 1.0,
+           "miranda2024bivlc, tab. 3", label="Tneg2I", needs="2x2"),
+    Metric("text", "Winoground's text score: every image strictly prefers its own caption", "trials", choice.i2t_choice, 1.0,
+           "thrush2022winoground, eq. 1", label="text", needs="captions"),
+    Metric("image", "Winoground's image score: every caption strictly prefers its own image", "trials", choice.t2i_choice, 1.0,
+           "thrush2022winoground, eq. 2", label="image", needs="images"),
 )  # fmt: skip
 
 METRICS: Catalog[Metric] = Catalog(

@@ -71,6 +71,30 @@ def _proxy(rest: str) -> object:
     return CaptionProxy.from_name(rest)
 
 
+def _gate(rest: str) -> object:
+    from crossmatch.models.gate import gate_scorer
+
+    return gate_scorer(rest)
+
+
+def _blind(rest: str) -> object:
+    from crossmatch.models.blind import blind
+
+    return blind(rest)
+
+
+def _detector(rest: str) -> object:
+    from crossmatch.models.detector import detector
+
+    return detector(rest)
+
+
+def _references(rest: str) -> object:
+    from crossmatch.models.references import references_model
+
+    return references_model(rest)
+
+
 FAMILIES = (
     Family("random", "a random direction for each id: chance, in practice", "scores", _random, "[SEED]"),
     Family("oracle", "1 for every positive, 0 for the rest: the ceiling", "scores", _oracle),
@@ -82,6 +106,14 @@ FAMILIES = (
     Family("sentence", "any model of sentence-transformers, or a function in a Python file", "embed texts", _text("sentence"),
            "NAME|FILE.py:FUNCTION"),
     Family("caption-proxy", "images stand for the captions in a file, compared as texts", "scores", _proxy, "FILE[+TEXTMODEL]"),
+    Family("blind", "looks at one side alone: the caption's length or likelihood, the image's brightness or detail",
+           "score, log-likelihood", _blind, "longest|shortest|ngram[=FILE]|brightness|detail"),
+    Family("detector", "tells by a detector's probabilities which items are synthetic, and nothing else", "scores", _detector,
+           "FILE"),
+    Family("references", "the image whose reference captions are most like the query, by a caption score", "scores", _references,
+           "SCORE"),
+    Family("gate", "knows nothing, and must get what theory says", "scores", _gate,
+           "constant|random|text-blind|image-blind|position-biased"),
     Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _dual, "FOLDER"),
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -12,11 +13,14 @@ from crossmatch.core.arrays import FloatArray
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix, Scores
-from crossmatch.core.trials import TrialChoices, Trials, TrialScores
+from crossmatch.core.trials import Answers, Trials
 from crossmatch.models.cache import BATCH, ScoreCache, as_array, cached_matrix
+from crossmatch.models.likelihood import Captioner
+from crossmatch.models.pair_cache import cached_trials, items_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,7 +56,7 @@ class CrossEncoder(Protocol):
 class Source(Protocol):
     """Has its scores ready, or makes them from the benchmark itself: precomputed files, the random scorer, the oracle."""
 
-    def scores(self, data: Retrieval | Similarity | Trials) -> Scores | TrialScores | TrialChoices: ...
+    def scores(self, data: Retrieval | Similarity | Trials) -> Scores | Answers: ...
 
 
 def abilities(model: object) -> tuple[str, ...]:
@@ -67,6 +71,7 @@ def abilities(model: object) -> tuple[str, ...]:
         "embed images": images and not texts,
         "embed texts": texts and not images,
         "score": isinstance(model, CrossEncoder) or callable(model),
+        "log-likelihood": isinstance(model, Captioner),
         "scores": isinstance(model, Source),
     }
     return tuple(name for name, has in found.items() if has)
@@ -79,7 +84,7 @@ def scores_of(
     collection = data.collection
     if isinstance(model, Source):
         said = model.scores(data)
-        if isinstance(said, TrialScores | TrialChoices):
+        if isinstance(said, Answers):
             raise CrossmatchError(
                 "the file holds trial scores, but this is a retrieval benchmark. Give embeddings, a matrix or a run."
             )
@@ -91,36 +96,87 @@ def scores_of(
     return _ask(model, collection, batch, cache)
 
 
+def outcomes_of(
+    model: object,
+    tasks: Sequence[Trials],
+    batch: int = BATCH,
+    *,
+    limited: bool = False,
+    partial: bool = False,
+    cache: ScoreCache | None = None,
+) -> list[tuple[Trials, Outcomes]]:
+    """What came of the trials of each task, and which they are: those that were answered, where `partial` allows to leave some out.
+
+    `limited` says that there may be answers to more trials than are asked. An encoder sees each image and each text of all tasks
+    once; whatever looks at both together is asked trial by trial.
+    """
+    if isinstance(model, Source):
+        return [_answers(model, trials, limited, partial) for trials in tasks]
+    if isinstance(model, ImageEncoder | TextEncoder):
+        return list(zip(tasks, map(Outcomes.of, _embedded_trials(model, tasks, batch)), strict=True))
+    score, system = _scorer(model), getattr(model, "signature", None)
+    if getattr(model, "sees", "") == "texts":  # it would open pictures for nothing, and may have none
+        shown, cache = [replace(trials, open_image=str) for trials in tasks], None  # type: ignore[arg-type]
+    else:
+        shown = list(tasks)
+    scored = (cached_trials(score, trials, batch=batch, cache=cache, system=system) for trials in shown)
+    return list(zip(tasks, map(Outcomes.of, scored), strict=True))
+
+
 def trial_scores_of(model: object, trials: Trials, batch: int = BATCH, *, cache: ScoreCache | None = None) -> FloatArray:
     """The model's scores of shape (trials, captions, images)."""
-    if isinstance(model, Source):
-        said = model.scores(trials)
-        if not isinstance(said, TrialScores | TrialChoices):
-            raise CrossmatchError("the file holds no trial scores. Give a csv with trial_id and columns s_c0_i0, s_c0_i1, …")
-        return said.aligned(trials)
-    images, image = np.unique(trials.images, return_inverse=True)
-    captions, caption = np.unique(trials.captions, return_inverse=True)
-    texts = tuple(captions.tolist())
-    items = Collection(images, np.arange(len(texts)), texts, np.zeros((0, 2)), trials.open_image)  # type: ignore[arg-type]
-    said = _ask(model, items, batch, cache)
+    ((_, outcomes),) = outcomes_of(model, [trials], batch, cache=cache)
+    if outcomes.scores is None:
+        raise CrossmatchError("only what came of the trials is known, not the scores. Give a csv with columns s_c0_i0, s_c0_i1, …")
+    return outcomes.scores
+
+
+def _answers(model: Source, trials: Trials, limited: bool, partial: bool) -> tuple[Trials, Outcomes]:
+    said = model.scores(trials)
+    if not isinstance(said, Answers):
+        raise CrossmatchError("the file holds no trial scores. Give a csv with trial_id and columns s_c0_i0, s_c0_i1, …")
+    try:
+        if partial:
+            answered = np.flatnonzero(np.isin(trials.ids, said.ids))
+            if not len(answered):
+                raise CrossmatchError(
+                    f"none of the {len(trials.ids):,} trials is answered; the first would be {str(trials.ids[0])!r}. Check the ids."
+                )
+            trials = trials.chosen(answered)
+        found = (said.among(trials.ids) if limited else said).aligned(trials)
+    except CrossmatchError as error:
+        path = getattr(model, "path", None)
+        raise type(error)(f"{path}: {error}" if path else str(error)) from None
+    return trials, found if isinstance(found, Outcomes) else Outcomes.of(found)
+
+
+def _embedded_trials(model: object, tasks: Sequence[Trials], batch: int) -> list[FloatArray]:
+    items, places = items_of(tasks)
+    said = _embed(model, items, batch)
     if "i2t" not in said.directions:
         raise CrossmatchError(f"{type(model).__name__} compares no images with texts, which every trial needs.")
-    n, (c, i) = len(trials.ids), trials.shape
-    pairs = np.broadcast_arrays(image.reshape(n, 1, i), caption.reshape(n, c, 1))
-    return said.pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(n, c, i)
+    out = []
+    for image, caption in places:
+        pairs = np.broadcast_arrays(image[:, None, :], caption[:, :, None])
+        out.append(said.pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(pairs[0].shape))
+    return out
+
+
+def _scorer(model: object) -> Callable[..., ArrayLike]:
+    score = model.score if isinstance(model, CrossEncoder) else model if callable(model) else None
+    if score is None:
+        raise CrossmatchError(
+            f"{type(model).__name__} has none of the abilities of a model. Give it embed_images and embed_texts, "
+            "or score(images, texts), or log_likelihood(images, texts), or pass a callable."
+        )
+    return cast("Callable[..., ArrayLike]", score)
 
 
 def _ask(model: object, collection: Collection, batch: int, cache: ScoreCache | None) -> Embeddings | Matrix:
     if isinstance(model, ImageEncoder | TextEncoder):
         return _embed(model, collection, batch)
-    score = model.score if isinstance(model, CrossEncoder) else model if callable(model) else None
-    if score is None:
-        raise CrossmatchError(
-            f"{type(model).__name__} has none of the abilities of a model. Give it embed_images and embed_texts, "
-            "or score(images, texts), or pass a callable."
-        )
     system = getattr(model, "signature", None)
-    return cached_matrix(cast("Callable[..., ArrayLike]", score), collection, batch=batch, cache=cache, system=system)
+    return cached_matrix(_scorer(model), collection, batch=batch, cache=cache, system=system)
 
 
 def _embed(model: object, collection: Collection, batch: int) -> Embeddings:

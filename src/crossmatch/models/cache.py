@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -102,7 +102,7 @@ def cached_matrix(
     pictures = lru_cache(maxsize=1)(sorted_.images)  # those of one image block
     blocks = blocks_of(collection.shape, batch)
     values: NDArray[Any] | None = None
-    with _shelf(cache, system, sorted_, batch, len(blocks)) as shelf:
+    with kept_scores(cache, system, sorted_, (), batch, len(blocks)) as shelf:
         for block in track(blocks, "scoring"):
             part = shelf.find(block) if shelf else None
             if part is None:
@@ -164,8 +164,8 @@ def _wide_enough(values: NDArray[Any] | None, dtype: np.dtype[Any], shape: tuple
 # The key
 
 
-def cache_key(system: str, collection: Collection, batch: int) -> str:
-    """A name that changes with the model, the ids, the texts, the pictures, the blocks and the format.
+def cache_key(system: str, collection: Collection, batch: int, *more: object) -> str:
+    """A name that changes with the model, the ids, the texts, the pictures, the blocks, the format and whatever more is given.
 
     Pictures are known by `open_image.identity(id)` where the collection's opener has it (a file's size and time, say); else by
     the pixels of `PROBES` of them, spread evenly: another folder of pictures is noticed, one retouched picture may not be.
@@ -177,6 +177,7 @@ def cache_key(system: str, collection: Collection, batch: int) -> str:
         collection.caption_ids.tolist(),
         collection.texts(),
         _identities(collection),
+        *((list(more),) if more else ()),
     )
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -203,8 +204,10 @@ def _fingerprint(picture: Any) -> str:
 
 
 @contextmanager
-def _shelf(cache: ScoreCache | None, system: str | None, collection: Collection, batch: int, blocks: int) -> Iterator[Shelf | None]:
-    """The shelf for these scores, or nothing where they are not to be kept."""
+def kept_scores(
+    cache: ScoreCache | None, system: str | None, collection: Collection, facts: Iterable[object], batch: int, blocks: int
+) -> Iterator[Shelf | None]:
+    """The shelf for these scores, or nothing where they are not to be kept. `facts` is what else the scores depend on."""
     if cache is None:
         yield None
         return
@@ -212,7 +215,7 @@ def _shelf(cache: ScoreCache | None, system: str | None, collection: Collection,
         cache.tell("scores are not kept: the model has no signature to know it by. Give it one that changes with its weights")
         yield None
         return
-    key = cache_key(system, collection, batch)
+    key = cache_key(system, collection, batch, *facts)
     images, captions = collection.shape
     about: dict[str, object] = {
         "format": FORMAT, "version": __version__, "key": key, "system": system, "images": images, "captions": captions,

@@ -14,25 +14,31 @@ import numpy as np
 
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.scores import Embeddings, Matrix, Scores
 from crossmatch.core.trec import read_run
-from crossmatch.core.trials import TrialChoices, Trials, TrialScores
+from crossmatch.core.trials import Answers, TrialChoices, TrialOutcomes, Trials, TrialScores
 
 EMBEDDINGS = ("image_ids", "image_embeddings", "caption_ids", "caption_embeddings")
 MATRIX = ("image_ids", "caption_ids", "scores")
 COLUMN = re.compile(r"s_c(\d+)_i(\d+)")
+# Published outcomes: whether each image took its caption, then whether each caption took its image (miranda2024bivlc's files).
+WINS = ("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1")
+TEXTS = ("caption", "negative_caption")
+TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
 @dataclass(frozen=True)
 class Precomputed:
-    """A file of embeddings, a score matrix, a TREC run, trial scores or BISON predictions, told apart by what is in it."""
+    """A file of embeddings, scores, a TREC run, trial scores, outcomes or BISON predictions, told apart by what is in it."""
 
     path: Path
 
-    def scores(self, data: Retrieval | Similarity | Trials) -> Scores | TrialScores | TrialChoices:
+    def scores(self, data: Retrieval | Similarity | Trials) -> Scores | Answers:
         try:
-            return read(self.path)
+            said = read(self.path)
+            return said.named(data) if isinstance(said, ByRow) else said
         except CrossmatchError as error:
             raise type(error)(f"{self.path}: {error}") from None
 
@@ -42,7 +48,33 @@ class Precomputed:
         return f"precomputed:{self.path.name}|file:{hashlib.sha256(self.path.read_bytes()).hexdigest()[:12]}"
 
 
-def read(path: Path) -> Scores | TrialScores | TrialChoices:
+@dataclass(frozen=True, eq=False)
+class ByRow:
+    """Published outcomes: a row for each trial in the official order, with the captions where the file has them."""
+
+    outcomes: Outcomes
+    captions: np.ndarray[tuple[int, int], np.dtype[np.str_]] | None
+
+    def named(self, data: Retrieval | Similarity | Trials) -> TrialOutcomes:
+        """With the ids of the trials; captions that are there must be the trials' own."""
+        if not isinstance(data, Trials):
+            raise CrossmatchError("it holds outcomes of forced choices, and this task has none. Take the task they are of.")
+        names = data.names_by_row(len(self.outcomes))
+        assert data.rows is not None
+        there = np.flatnonzero(data.rows < len(names))
+        if self.captions is not None and data.shape[0] == self.captions.shape[1]:
+            own = np.asarray([[" ".join(text.split()) for text in texts] for texts in data.captions[there].tolist()])
+            unlike = (self.captions[data.rows[there]] != own).any(axis=1)
+            if unlike.any():
+                n = int(there[unlike.argmax()])
+                raise CrossmatchError(
+                    f"row {data.rows[n] + 1} has the caption {str(self.captions[data.rows[n], 0])!r:.80}, but trial "
+                    f"{str(data.ids[n])!r} in its place has {str(data.captions[n, 0])!r:.80}. Rows must be in the official order."
+                )
+        return TrialOutcomes(names, self.outcomes)
+
+
+def read(path: Path) -> Scores | Answers | ByRow:
     """Read any of the formats; see the README of the project for their layouts."""
     if not path.is_file():
         raise WrongWords("there is no such file. Check the path.")
@@ -82,10 +114,13 @@ def read_npz(path: Path) -> Embeddings | Matrix:
     raise CrossmatchError(f"it holds {', '.join(arrays) or 'nothing'}; expected {', '.join(EMBEDDINGS)}, or {', '.join(MATRIX)}.")
 
 
-def read_trials(path: Path) -> TrialScores:
-    """A csv with `trial_id` and a column `s_c<caption>_i<image>` for each pair."""
+def read_trials(path: Path) -> TrialScores | TrialOutcomes | ByRow:
+    """A csv with `trial_id` and a column `s_c<caption>_i<image>` for each pair; or one of outcomes (`_read_outcomes`)."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         names, *rows = [row for row in csv.reader(file) if row] or [[]]
+    wins = tuple(name for name in (WINS if set(WINS) <= set(names) else ("correct",)) if name in names)
+    if wins and not any(COLUMN.fullmatch(name) for name in names):
+        return _read_outcomes(names, rows, wins)
     cells = {n: tuple(map(int, match.groups())) for n, name in enumerate(names) if (match := COLUMN.fullmatch(name))}
     if "trial_id" not in names or not cells:
         raise CrossmatchError(f"it has the columns {', '.join(names) or '(none)'}; expected trial_id, s_c0_i0, s_c0_i1, …")
@@ -111,6 +146,31 @@ def read_trials(path: Path) -> TrialScores:
     return TrialScores(np.asarray([row[key] for row in rows]), values)
 
 
+def _read_outcomes(names: list[str], rows: list[list[str]], wins: tuple[str, ...]) -> TrialOutcomes | ByRow:
+    """Right or wrong, with a `trial_id` or in the official order."""
+    key = names.index("trial_id") if "trial_id" in names else None
+    found = np.zeros((len(rows), len(wins)), dtype=bool)
+    for n, row in enumerate(rows):
+        called = f"trial {row[key]!r}" if key is not None and len(row) > key else f"row {n + 1}"
+        if len(row) != len(names):
+            raise CrossmatchError(f"{called} has {len(row)} cells under {len(names)} columns. Mend it.")
+        for at, name in enumerate(wins):
+            said = TRUTH.get(row[names.index(name)].strip().lower())
+            if said is None:
+                raise CrossmatchError(f"{called} has {name} = {row[names.index(name)]!r}; True or False (or 1 or 0) was expected.")
+            found[n, at] = said
+    if len(wins) == len(WINS):
+        outcomes = Outcomes.from_wins(found, (2, 2))
+    else:
+        outcomes = Outcomes.from_wins(np.repeat(found, 2, axis=1) | np.array([False, True]), (2, 1))
+    if key is not None:
+        return TrialOutcomes(np.asarray([row[key] for row in rows]), outcomes)
+    texts = [names.index(name) for name in TEXTS if name in names]
+    return ByRow(
+        outcomes, np.asarray([[" ".join(row[at].split()) for at in texts] for row in rows]) if len(texts) == len(TEXTS) else None
+    )
+
+
 def read_bison(path: Path) -> TrialChoices:
     """BISON's official predictions: a list of `{"bison_id": …, "predicted_image_id": …}`."""
     rows = json.loads(path.read_text(encoding="utf-8"))
@@ -123,7 +183,7 @@ def read_bison(path: Path) -> TrialChoices:
     return TrialChoices(np.asarray([str(r["bison_id"]) for r in rows]), np.asarray([str(r["predicted_image_id"]) for r in rows]))
 
 
-READERS: dict[str, Callable[[Path], Scores | TrialScores | TrialChoices]] = {
+READERS: dict[str, Callable[[Path], Scores | Answers | ByRow]] = {
     ".npz": read_npz,
     ".trec": read_run,
     ".run": read_run,

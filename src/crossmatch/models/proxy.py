@@ -21,6 +21,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.scores import Embeddings
 from crossmatch.core.trials import Trials, TrialScores
+from crossmatch.models.pair_cache import items_of
 from crossmatch.models.text import TEXT_MODELS, TextModel, embed_distinct, file_hash, text_model
 
 COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)(?:\.(?:jpe?g|png))?", re.IGNORECASE)
@@ -57,15 +58,19 @@ class CaptionProxy:
         return f"caption-proxy:{self.path.name}|file:{file_hash(self.path)}|text:{self.text.signature}"
 
     def scores(self, data: Retrieval | Similarity | Trials) -> Embeddings | TrialScores:
-        """Embeddings of the images' and the collection's captions; for trials, the similarities within each of them."""
+        """Embeddings of the images' and the collection's captions; for trials, the similarities within each of them.
+
+        Trials with an image that has no caption in the file are left unanswered, unless they all are.
+        """
         if not isinstance(data, Trials):
             return self._embeddings(data.collection)
-        images, image = np.unique(data.images, return_inverse=True)
-        texts, caption = np.unique(data.captions, return_inverse=True)
-        items = Collection(images, np.arange(len(texts)), tuple(texts.tolist()), np.zeros((0, 2)))  # type: ignore[arg-type]
-        n, (c, i) = len(data.ids), data.shape
-        rows, columns = np.broadcast_arrays(image.reshape(n, 1, i), caption.reshape(n, c, 1))
-        return TrialScores(data.ids, self._embeddings(items).pairs(rows.ravel(), columns.ravel()).reshape(n, c, i))
+        images = np.unique(data.images)
+        known = images[[text is not None for text in self._found(images)]]
+        there = np.isin(data.images, known).all(axis=1)
+        trials = data.chosen(np.flatnonzero(there)) if there.any() else data
+        items, ((image, caption),) = items_of([trials])
+        rows, columns = np.broadcast_arrays(image[:, None, :], caption[:, :, None])
+        return TrialScores(trials.ids, self._embeddings(items).pairs(rows.ravel(), columns.ravel()).reshape(rows.shape))
 
     def _embeddings(self, held: Collection) -> Embeddings:
         written = self._written(held.image_ids)
@@ -76,10 +81,14 @@ class CaptionProxy:
         images, captions = vectors[: len(written)], vectors[len(written) :]
         return Embeddings(held.image_ids, images, held.caption_ids, captions, getattr(model, "similarity", "cosine"))
 
-    def _written(self, ids: IdArray) -> list[str]:
-        """The caption of each image; an exact id goes before one that only means the same."""
+    def _found(self, ids: IdArray) -> list[str | None]:
+        """The caption of each image that has one; an exact id goes before one that only means the same."""
         short = {image_number(name): text for name, text in self.captions.items()}
-        found = [self.captions.get(name, short.get(image_number(name))) for name in ids.tolist()]
+        return [self.captions.get(name, short.get(image_number(name))) for name in ids.tolist()]
+
+    def _written(self, ids: IdArray) -> list[str]:
+        """The caption of each image."""
+        found = self._found(ids)
         missing = [name for name, text in zip(ids.tolist(), found, strict=True) if text is None]
         if missing:
             raise CrossmatchError(

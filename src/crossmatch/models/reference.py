@@ -14,6 +14,7 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.plausible import Plausible
+from crossmatch.core.presented import uniform
 from crossmatch.core.scores import Embeddings, Matrix
 from crossmatch.core.trials import Trials, TrialScores
 
@@ -31,8 +32,8 @@ class RandomScorer:
 
     def scores(self, data: Retrieval | Similarity | Trials) -> Embeddings | TrialScores:
         if isinstance(data, Trials):
-            cells = data.shape[0] * data.shape[1]
-            return TrialScores(data.ids, self._vectors(data.ids, cells).reshape(-1, *data.shape))
+            drawn = uniform(data.ids, data.shape[0] * data.shape[1], "random scores", self.seed)
+            return TrialScores(data.ids, drawn.reshape(-1, *data.shape))
         held = data.collection
         width = self.dimensions
         return Embeddings(

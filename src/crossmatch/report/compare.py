@@ -1,19 +1,21 @@
-"""Is the difference between two results real? Paired bootstrap, on equal protocols only."""
+"""Is the difference between two results real? Paired bootstrap, for trials McNemar's exact test, on equal protocols only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Pairs
 from crossmatch.core.progress import track
 from crossmatch.core.result import Part, Result, Row
 from crossmatch.metrics.measure import replicates_of
 from crossmatch.metrics.pairs import gap
+from crossmatch.metrics.proportion import normal, paired
 from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicate_means
 from crossmatch.metrics.table import Metric, metric
 
@@ -22,7 +24,10 @@ SAMPLES = 10_000  # more than for an interval: after Holm's correction over doze
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of two models, the difference second minus first, and p after Holm's correction over all rows."""
+    """One number of two models, the difference second minus first, and p after Holm's correction.
+
+    The correction is over all rows; for trials, over the categories of a metric, the whole among them.
+    """
 
     task: str
     first: Row
@@ -64,8 +69,18 @@ def compare(first: Result, second: Result) -> list[Comparison]:
         require_same_protocol(row, rows[row.key], first.model, second.model)
     parts = list(dict.fromkeys(row.part for row in shared))
     found = [pair for part in track(parts, "comparing") for pair in _differences(first, second, part, shared, rows)]
-    adjusted = holm([difference.p for _, _, difference in found])
+    adjusted = _corrected(found)
     return [Comparison(first.task, a, b, difference, p) for (a, b, difference), p in zip(found, adjusted, strict=True)]
+
+
+def _corrected(found: Sequence[tuple[Row, Row, Difference]]) -> list[float]:
+    families = [row.metric if metric(row.metric).shape == "trials" else "" for row, _, _ in found]
+    adjusted = [0.0] * len(found)
+    for family in dict.fromkeys(families):
+        at = [n for n, name in enumerate(families) if name == family]
+        for n, p in zip(at, holm([found[n][2].p for n in at]), strict=True):
+            adjusted[n] = p
+    return adjusted
 
 
 def _require_same_options(first: Result, second: Result) -> None:
@@ -102,6 +117,9 @@ def _differences(
     mine = [row for row in mine if row not in whole]
     if not mine:
         return
+    if isinstance(first.parts[name].evidence, Outcomes):
+        yield from ((row, rows[row.key], _choices(first.parts[name], second.parts[name], metric(row.metric))) for row in mine)
+        return
     draws = Draws.of(first.parts[name].clusters, SAMPLES, first.seed)
     sides = [result.parts[name] for result in (first, second)]
     means = [row.metric for row in mine if metric(row.metric).aggregate == "mean" and sides[0].folds is None]
@@ -118,6 +136,20 @@ def _differences(
         else:
             pair = [replicates_of(m, part, draws, first.ties) for part in sides]
         yield row, other, compare_replicates(m.scale * pair[0], m.scale * pair[1], other.value - row.value)
+
+
+def _choices(first: Part, second: Part, m: Metric) -> Difference:
+    """Two models on the same trials. The mean over categories has no table of wins and losses: there the normal test does."""
+    one, other = (np.asarray(m.values(part.evidence), dtype=np.float64) for part in (first, second))
+    member = np.unique(first.clusters, return_inverse=True)[1].ravel()
+    if first.folds is None:
+        found = paired(one, other, member)
+        return Difference(100 * found.value, 100 * found.low, 100 * found.high, found.p)
+    gap, folds = other - one, np.unique(first.folds, return_inverse=True)[1].ravel()
+    size = np.bincount(folds)
+    value = float((np.bincount(folds, weights=gap) / size).mean())
+    spread = np.bincount(member, weights=(gap - (np.bincount(folds, weights=gap) / size)[folds]) / size[folds]) / len(size)
+    return normal(100 * value, 100 * float(np.sqrt((spread**2).sum())))
 
 
 def _total(result: Result, members: tuple[str, ...]) -> FloatArray:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from crossmatch import __version__
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
-from crossmatch.report import plots
+from crossmatch.metrics.table import metric
+from crossmatch.report import plots, trial_plots
+from crossmatch.report.gate import gate_tables, is_gate
 from crossmatch.report.published import beside
-from crossmatch.report.tables import by_task, findings, results_table
+from crossmatch.report.tables import Table, by_task, findings, is_trials, results_table
+from crossmatch.report.variants import alteration_tables, caption_tables, is_variant
 
 NAMES = {
     "i2t": "Captions for an image", "t2i": "Images for a caption", "t2t": "Captions like a caption", "i2i": "Images like an image",
@@ -27,23 +31,52 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
     if not results:
         raise CrossmatchError("a report needs at least one result. Make one: crossmatch run -m MODEL -t TASK")
     page = Environment(autoescape=True).from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    usual = [r for r in results if not is_gate(r) and not is_variant(r)] or list(results)
     sections = [
         {
             "table": table,
             "findings": findings(mine),
-            "figures": _figures(mine),
+            "figures": _trial_figures(mine) if is_trials(mine) else _figures(mine),
             "signatures": [*(r.system for r in mine), *dict.fromkeys(row.signature for r in mine for row in r.rows)],
         }
-        for table, mine in zip(results_table(results), by_task(results), strict=True)
+        for table, mine in zip(results_table(usual), by_task(usual), strict=True)
     ]
+    sections += _analyses(results)
     for table in beside(results) if published else ():
         sections.append({"table": table, "findings": (), "figures": [], "signatures": []})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        page.render(sections=sections, models=list(dict.fromkeys(r.model for r in results)), version=__version__),
+        page.render(sections=sections, models=list(dict.fromkeys(r.model for r in usual)), version=__version__),
         encoding="utf-8",
     )
     return path
+
+
+def _analyses(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Sections about what was run beside the models: altered queries, other captions, scorers that know nothing."""
+    found: list[dict[str, Any]] = []
+    for table, mine in alteration_tables(results):
+        about = "A model that reads the query changes its mind when words change their order or their meaning (BISON, Figure 9)."
+        found.append(_section(table, [("Altered queries", about, trial_plots.alteration_chart(mine))]))
+    found += [_section(table, []) for table, _ in caption_tables(results)]
+    found += [
+        _section(table, [], ("Scorers that know nothing must get what theory gives them.",)) for table in gate_tables(results)
+    ]
+    return found
+
+
+def _section(table: Table, figures: list[tuple[str, str, str]], said: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"table": table, "findings": said, "figures": figures, "signatures": []}
+
+
+def _trial_figures(results: list[Result]) -> list[tuple[str, str, str]]:
+    names = list(dict.fromkeys(row.metric for r in results for row in r.rows))
+    main = "group" if "group" in names else names[0]
+    about = "With 95 % intervals; the grey tick is chance."
+    figures = [("Choices", about, trial_plots.by_choice(results, ""))] if len(names) > 1 else []
+    if any(len(r.parts) > 1 for r in results):
+        figures.append((f"{metric(main).label} by category", about, trial_plots.by_category(results, main)))
+    return figures
 
 
 def _figures(results: list[Result]) -> list[tuple[str, str, str]]:

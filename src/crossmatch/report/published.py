@@ -153,7 +153,9 @@ def as_rows(task: str) -> list[dict[str, str | float]]:
 
 
 def _beside(task: str, results: list[Result]) -> Table:
-    columns = list(dict.fromkeys((row.part, row.metric) for r in results for row in r.rows))
+    told = {(n.part, n.metric) for n in published_numbers(task)}  # a column without any would only make the table wide
+    every = list(dict.fromkeys((row.part, row.metric) for r in results for row in r.rows))
+    columns = [c for c in every if c in told] or every
     body = []
     for name, result in zip(labels(results), results, strict=True):
         mine = {(row.part, row.metric): row for row in result.rows}

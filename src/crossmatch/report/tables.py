@@ -39,7 +39,28 @@ def _heading(result: Result) -> tuple[str, ...]:
 
 def results_table(results: Sequence[Result]) -> list[Table]:
     """One table per task: a row for each direction and metric, a column for each model and set of judgements."""
-    return [_task_table(group) for group in by_task(results)]
+    return [_trials_table(group) if is_trials(group) else _task_table(group) for group in by_task(results)]
+
+
+def is_trials(results: Sequence[Result]) -> bool:
+    return all(metric(row.metric).shape == "trials" for r in results for row in r.rows)
+
+
+def _trials_table(results: list[Result]) -> Table:
+    """As the papers have it: a column for each metric, a row for each category and model, chance above them."""
+    names = list(dict.fromkeys(row.metric for r in results for row in r.rows))
+    parts = list(dict.fromkeys(row.part for r in results for row in r.rows))
+    cells = {(n, row.part, row.metric): row for n, r in enumerate(results) for row in r.rows}
+    first = {name: next(row for r in results for row in r.rows if row.metric == name) for name in names}
+    body = [("chance", "", "", *(_number(first[name].chance, first[name].unit) for name in names))]
+    for part in parts:
+        for n, model in enumerate(labels(results)):
+            rows = [cells.get((n, part, name)) for name in names]
+            trials = next((f"{row.n:,}" for row in rows if row), NONE)
+            shown = part or "all"
+            body.append((shown if n == 0 else "", model, trials, *(value_with_error(row) if row else NONE for row in rows)))
+    head = ("", "", "trials", *(metric(name).label or name for name in names))
+    return Table(_title(results), (head,), tuple(body), 2, _notes(results))
 
 
 def _task_table(results: list[Result]) -> Table:
@@ -88,7 +109,7 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
     notes: dict[str, None] = dict.fromkeys(findings(results))
     for name, result in zip(labels(results), results, strict=True):
         for kind, unit in (
-            ("ties", "of the queries have a positive in a tie"),
+            ("ties", "of the trials have a tie" if is_trials(results) else "of the queries have a positive in a tie"),
             ("unjudged", "of the first 10 retrieved are unjudged"),
         ):
             told = {row.part: getattr(row, kind) for row in result.rows if metric(row.metric).shape not in ("pairs", "total")}
@@ -116,7 +137,7 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
         body.append((
             c.first.part, metric(c.first.metric).label or c.first.metric, _number(c.first.value, c.first.unit),
             _number(c.second.value, c.second.unit), f"{_signed(c.difference.value, c.first.unit)} [{low}, {high}]",
-            ("≤ " if c.at_floor else "") + p_value(c.p).removeprefix("< "), verdict,
+            "≤ " + p_value(c.p).removeprefix("< ") if c.at_floor else p_value(c.p), verdict,
         ))  # fmt: skip
     head = (("", "", first, second, "difference [95 %]", "p (Holm)", "better"),)
     return Table(f"{compared[0].task}: {second} minus {first}", head, tuple(body), 2)

@@ -8,11 +8,12 @@ from collections import Counter
 import pytest
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.diorama.grammar import RELATION_WORDS, SETTING_WORDS, VERBS, _verbs, article, describe, listed
+from crossmatch.diorama.grammar import SETTING_WORDS, describe
 from crossmatch.diorama.kinds import KIND, kinds_of
 from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.meaning import SOME, SURROUNDINGS, Meaning, Phrase, disjoint, extension
 from crossmatch.diorama.scenes import RELATIONS, Scene
+from crossmatch.diorama.wording import RELATION_WORDS, VERBS, article, listed, verbs_of
 
 SCENES = [sample_scene("language", i) for i in range(400)]
 FIVES = [describe(scene) for scene in SCENES]
@@ -111,10 +112,10 @@ def test_verbs_say_nothing_that_the_meaning_does_not() -> None:
     """What "flies" can only be in the air, whatever the scene, and so on."""
     only = {"flies": {"air"}, "swims": {"water"}, "floats": {"water"}, "stands": {"land", "indoors"}}
     for kind in KIND.values():
-        for verb in _verbs(kind.name):
+        for verb in verbs_of(kind.name):
             assert set(kind.places) <= only.get(verb, set(kind.places)), (kind.name, verb)
             assert not (kind.perches and verb in ("flies", "swims", "floats")), (kind.name, verb)
-    said = {verb for kind in KIND for verb in _verbs(kind)}
+    said = {verb for kind in KIND for verb in verbs_of(kind)}
     assert said == {verb for _, _, verbs in VERBS for verb in verbs}
 
 

@@ -209,3 +209,11 @@ def test_blip_2_has_a_caption_for_every_image_of_the_test_split():
     own = said.pairs(data.links[:, 0], data.links[:, 1]).mean()
     other = said.pairs(data.links[:, 0], np.roll(data.links[:, 1], 500)).mean()
     assert own > 5 * other
+
+
+def test_trials_with_an_image_that_has_no_caption_are_left_unanswered(written):
+    trials = Trials(["a", "b"], [["1", "2"], ["2", "3"]], [["a cat"], ["a dog"]], ["", ""])
+    said = CaptionProxy.from_name(f"{written({'1': 'a cat', '2': 'a dog'})}+tfidf").scores(trials)
+    assert said.ids.tolist() == ["a"]
+    with pytest.raises(CrossmatchError, match="--partial"):
+        said.aligned(trials)

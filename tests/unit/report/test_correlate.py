@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from crossmatch.cli.correlate import correlate as command
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.result import Part, Result, Row, save
 from crossmatch.metrics.rank_correlation import kendall_tau_b
 from crossmatch.metrics.table import metric
@@ -235,7 +236,7 @@ def call(*words):
 
 def saved(folder):
     for r in four():
-        part = Part(np.array(["q"]), np.array([0]), np.zeros((1, 2, 1)))
+        part = Part(np.array(["q"]), np.array([0]), Outcomes.of(np.zeros((1, 2, 1))))
         save(Result(r.model, r.task, r.system, {}, r.rows, {"": part}, {}, 10, 0, "expected"), folder)
 
 

@@ -53,16 +53,17 @@ def text_of(held: bytes, where: str) -> str:
     return text
 
 
-def read_table(path: Path, needs: Sequence[Sequence[str]], may: Sequence[str] = ()) -> list[Row]:
+def read_table(path: Path, needs: Sequence[Sequence[str]], may: Sequence[str] = (), each: str = "pair") -> list[Row]:
     """The rows of a csv (commas) or tsv (tabs) with a header. Of each group in `needs` at least one column must be there.
 
     Names of columns are read without regard to case; columns that are not known are left alone unless they look misspelt.
+    `each` says what a row stands for, for messages.
     """
     text = text_of(path.read_bytes(), str(path))
     rows = _rows(path, text)
     header = next(rows, None)
     if header is None:
-        raise CrossmatchError(f"{path} is empty. Write a header ({', '.join(group[0] for group in needs)}) and one row per pair.")
+        raise CrossmatchError(f"{path} is empty. Write a header ({', '.join(group[0] for group in needs)}) and one row per {each}.")
     columns = [name.strip().lower() for name in header[1]]
     _check_columns(path, columns, needs, may)
     found = []
@@ -74,7 +75,7 @@ def read_table(path: Path, needs: Sequence[Sequence[str]], may: Sequence[str] = 
             )
         found.append(Row({name: cell.strip() for name, cell in zip(columns, cells, strict=True)}, f"{path} line {line}"))
     if not found:
-        raise CrossmatchError(f"{path} has a header but no rows. Write one row per pair.")
+        raise CrossmatchError(f"{path} has a header but no rows. Write one row per {each}.")
     return found
 
 

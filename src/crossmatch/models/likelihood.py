@@ -1,0 +1,90 @@
+"""Captioners as scorers: how likely a caption is, given the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from numpy.typing import ArrayLike, NDArray
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.models.cache import as_array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+HOW = ("per-token", "plain")
+
+
+@runtime_checkable
+class Captioner(Protocol):
+    """Knows how likely a caption is: log P(text | image), in nats, as an array of shape (images, texts).
+
+    If it has `lengths(texts)`, that is the number of tokens which each sum runs over; else words are counted.
+    """
+
+    def log_likelihood(self, images: Sequence[Image], texts: Sequence[str]) -> ArrayLike: ...
+
+
+@dataclass(frozen=True)
+class ByLikelihood:
+    """A captioner as a cross encoder. Longer captions are less likely, so by default the sum is divided by the caption's length:
+
+        s(i, t) = log P(t | i) / |t|      (per-token),        s(i, t) = log P(t | i)      (plain)
+
+    Source: hu2019bison, app. D.2. Among images for one caption the two agree; among captions for one image they do not.
+
+    >>> class Coin:
+    ...     signature = "coin"
+    ...     def log_likelihood(self, images, texts):
+    ...         return [[-0.7 * len(text.split()) for text in texts] for _ in images]
+    >>> ByLikelihood(Coin(), "plain").score([None], ["a dog", "a red dog"]).round(2), ByLikelihood(Coin()).signature
+    (array([[-1.4, -2.1]]), 'coin|likelihood:per-token')
+    """
+
+    model: Captioner
+    how: str = HOW[0]
+
+    def __post_init__(self) -> None:
+        if self.how not in HOW:
+            raise WrongWords(f"likelihood is {self.how!r}; one of {', '.join(HOW)} was expected.")
+
+    @property
+    def signature(self) -> str | None:
+        own = getattr(self.model, "signature", None)
+        return None if own is None else f"{own}|likelihood:{self.how}"
+
+    @property
+    def sees(self) -> str:
+        """ "texts" for a model that never looks at the image."""
+        return str(getattr(self.model, "sees", ""))
+
+    def score(self, images: Sequence[Image], texts: Sequence[str]) -> NDArray[Any]:
+        found = as_array(self.model.log_likelihood(images, texts), "log_likelihood")
+        if found.shape != (len(images), len(texts)):
+            raise CrossmatchError(
+                f"log_likelihood(images, texts) gave shape {found.shape}; {(len(images), len(texts))} (images x texts) was "
+                "expected."
+            )
+        return found / self._lengths(texts) if self.how == "per-token" else found
+
+    def _lengths(self, texts: Sequence[str]) -> NDArray[Any]:
+        count = getattr(self.model, "lengths", None)
+        found = as_array(count(texts) if count else [len(text.split()) for text in texts], "lengths")
+        if found.shape != (len(texts),) or not (found > 0).all():
+            raise CrossmatchError(
+                f"lengths(texts) gave {found!r:.60} for {len(texts)} texts; a number above zero was expected for each."
+            )
+        return found
+
+
+def as_scorer(model: object, likelihood: str | None, others: bool) -> object:
+    """The model itself, or its likelihoods where it has no other ability or they are asked for."""
+    if not isinstance(model, Captioner):
+        if likelihood is not None:
+            raise WrongWords(f"{type(model).__name__} is no captioner: it has no log_likelihood. Leave --likelihood out.")
+        return model
+    if likelihood is None and others:
+        return model
+    return ByLikelihood(model, likelihood or HOW[0])

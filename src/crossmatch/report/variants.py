@@ -1,0 +1,131 @@
+"""Results on the same trials with another query: altered (hu2019bison, fig. 9 and 15), or another caption (fig. 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crossmatch.core.arrays import IntArray
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.outcomes import Outcomes
+from crossmatch.core.result import Part, Result
+from crossmatch.language.alter import ALTERATIONS
+from crossmatch.metrics.choice import accuracy
+from crossmatch.metrics.proportion import Share, share
+from crossmatch.report.tables import NONE, Table
+
+ALTER, CAPTION = "alter", "caption"
+USUAL = {ALTER: "none", CAPTION: "chosen"}
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A result, the same model's result on the query as it was, and in what way the query differs."""
+
+    result: Result
+    base: Result
+    how: str
+
+
+def is_variant(result: Result) -> bool:
+    return ALTER in result.options or CAPTION in result.options
+
+
+def variants(results: Sequence[Result], option: str) -> list[Variant]:
+    """All results that differ from another one by this option alone."""
+    found = []
+    for result in results:
+        rest = {key: value for key, value in result.options.items() if key != option}
+        same = [r for r in results if (r.model, r.task, dict(r.options)) == (result.model, result.task, rest)]
+        if option in result.options and same:
+            found.append(Variant(result, same[0], result.options[option]))
+    return found
+
+
+def predictions(part: Part) -> IntArray:
+    """The image taken in each trial of one caption, -1 for a tie; where scores are not known, 0 for the right one, else -1.
+
+    >>> part = Part(np.array(["a", "b"]), np.arange(2), Outcomes.of(np.array([[[1.0, 3.0]], [[2.0, 2.0]]])))
+    >>> predictions(part)
+    array([ 1, -1])
+    """
+    outcomes = part.evidence
+    if not isinstance(outcomes, Outcomes) or outcomes.shape[0] != 1:
+        raise CrossmatchError("predictions are of trials with one caption. Take a result on bison or diorama/bison.")
+    if outcomes.scores is None:
+        return np.where(accuracy(outcomes) > 0, 0, -1)
+    scores = outcomes.scores[:, 0, :]
+    best = scores.argmax(axis=1)
+    return np.where((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1, -1, best)
+
+
+def changed(variant: Variant) -> Share:
+    """The share of the predictions that the alteration changed, in per one."""
+    base, other = variant.base.parts[""], variant.result.parts[""]
+    if not np.array_equal(base.ids, other.ids):
+        raise CrossmatchError(
+            f"{variant.result.model} was run on {len(base.ids):,} trials as they are and on {len(other.ids):,} under "
+            f"{variant.how}; the same ones were expected. Run both again."
+        )
+    return _share(predictions(base) != predictions(other), base.clusters)
+
+
+def _share(right: np.ndarray[tuple[int], np.dtype[np.bool_]], clusters: IntArray) -> Share:
+    _, member = np.unique(clusters, return_inverse=True)
+    sums = np.bincount(member.ravel(), weights=right).astype(np.float64)
+    return share(sums, np.bincount(member.ravel()).astype(np.float64))
+
+
+def alteration_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]]]:
+    """For each task the share of predictions that change: a row for each alteration, a column for each model."""
+    found = variants(results, ALTER)
+    out = []
+    for task in dict.fromkeys(_place(v.base) for v in found):
+        mine = [v for v in found if _place(v.base) == task]
+        models = list(dict.fromkeys(v.base.model for v in mine))
+        rows = []
+        for how in (name for name in ALTERATIONS if any(v.how == name for v in mine)):
+            shares = [next((changed(v) for v in mine if (v.how, v.base.model) == (how, m)), None) for m in models]
+            rows.append((how, *(_percent(s) for s in shares)))
+        notes = dict.fromkeys(note for v in mine for note in v.result.notes if note.startswith(f"{v.how}:"))
+        title = f"{task}: predictions that change when the query is altered, percent"
+        out.append((Table(title, (("", *models),), tuple(rows), 1, tuple(notes)), mine))
+    return out
+
+
+def caption_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]]]:
+    """Accuracy with the caption that people chose, a random one and the longest, on the trials for which all are known."""
+    found = variants(results, CAPTION)
+    out = []
+    for task in dict.fromkeys(_place(v.base) for v in found):
+        mine = [v for v in found if _place(v.base) == task]
+        models = list(dict.fromkeys(v.base.model for v in mine))
+        kinds = list(dict.fromkeys(v.how for v in mine))
+        rows, trials = [], 0
+        for model in models:
+            own = [v for v in mine if v.base.model == model]
+            common = sorted(set.intersection(*(set(r.parts[""].ids.tolist()) for v in own for r in (v.base, v.result))))
+            trials = len(common)
+            shares = {USUAL[CAPTION]: _accuracy(own[0].base, common)} | {v.how: _accuracy(v.result, common) for v in own}
+            rows.append((model, *(_percent(shares.get(how)) for how in (USUAL[CAPTION], *kinds))))
+        head = (("", USUAL[CAPTION], *kinds),)
+        title = f"{task}: accuracy by the caption that is asked, {trials:,} trials"
+        out.append((Table(title, head, tuple(rows), 1), mine))
+    return out
+
+
+def _accuracy(result: Result, ids: Sequence[str]) -> Share:
+    part = result.parts[""]
+    there = np.isin(part.ids, ids)
+    return _share(accuracy(part.evidence)[there] > 0, part.clusters[there])  # type: ignore[arg-type]
+
+
+def _place(result: Result) -> str:
+    told = (f"{key} {value}" for key, value in sorted(result.options.items()) if key != "metrics")
+    return " · ".join((result.task, *told))
+
+
+def _percent(found: Share | None) -> str:
+    return NONE if found is None else f"{100 * found.value:.1f} ± {50 * (found.high - found.low):.1f}"

@@ -1,0 +1,124 @@
+"""`crossmatch analyse`: tables, JSON, files, and one line for what is wrong."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+from crossmatch.cli import main
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Saved results of a random scorer on the small world."""
+    from crossmatch.core.result import save
+    from crossmatch.run import evaluate
+
+    folder = tmp_path_factory.mktemp("results")
+    for task in ("bison", "bivlc", "sugarcrepe"):
+        save(evaluate("random", f"diorama/{task}", size="tiny"), folder)
+    return folder
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    """Call the command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", "analyse", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+BISON = ("-t", "diorama/bison", "--size", "tiny")
+
+
+def bison(results):
+    return results / "random" / "diorama" / "bison+size=tiny.json"
+
+
+def test_references(crossmatch, tmp_path):
+    code, out, err = crossmatch("references", *BISON, "-m", "overlap,tfidf")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "diorama/bison · size tiny"
+    assert "references:overlap" in out
+    assert not list(tmp_path.iterdir())
+    code, out, err = crossmatch("references", *BISON, "-m", "overlap", "-o", "r", "--json")
+    assert code == 0
+    assert json.loads(out)["references:overlap"]["accuracy"] > 50
+    assert err.startswith("saved r/references-overlap~")
+
+
+def test_references_refuses_by_one_line(crossmatch):
+    assert crossmatch("references", *BISON, "-m", "bleu-9")[::2] == (
+        2,
+        "crossmatch: references:bleu-9 has no meaning; there are references:overlap, references:rouge-1, references:tfidf, "
+        "references:bow, references:minilm, references:sentence.\n",
+    )
+    code, _, err = crossmatch("references", "-t", "diorama/bivlc", "--size", "tiny")
+    assert code == 1
+    assert "these trials have 2 captions each" in err
+    code, _, err = crossmatch("references", *BISON, "-m", " , ")
+    assert (code, err) == (2, "crossmatch: no caption score was named. Name some: -m overlap,tfidf\n")
+    code, _, err = crossmatch("references", *BISON, "--published")
+    assert code == 2
+    assert "nothing was published for diorama/bison size=tiny" in err
+
+
+def test_statistics(crossmatch, tmp_path):
+    code, out, err = crossmatch("statistics", *BISON, "--source", "references", "-o", "page.html")
+    assert (code, err) == (0, "wrote page.html\n")
+    assert "vocabulary" in out
+    assert (tmp_path / "page.html").read_text().count("<svg") == 1
+    code, out, _ = crossmatch("statistics", *BISON, "--json")
+    assert [one["name"] for one in json.loads(out)["sets"]] == ["diorama/bison"]
+
+
+def test_scores(crossmatch, results, tmp_path):
+    code, out, _ = crossmatch("scores", bison(results))
+    assert code == 0
+    assert "confidence" in out
+    trials = _ids(results)
+    with (tmp_path / "length.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["trial_id", "score"], *([name, n] for n, name in enumerate(trials))])
+    code, out, err = crossmatch("scores", bison(results), "--by", "length.csv", "--samples", "50", "-o", "p/length.png", "--json")
+    assert (code, err) == (0, "wrote p/length.png\n")
+    (row,) = json.loads(out)
+    assert row["score"] == "length"
+    assert row["right"]["n"] + row["wrong"]["n"] == len(trials)
+    assert (tmp_path / "p" / "length.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = crossmatch("scores", bison(results), "--by", "length.csv", "--by", "length.csv")
+    assert (code, err) == (1, "crossmatch: two of the files have a score of the same name. Name the columns differently.\n")
+
+
+def _ids(results):
+    from crossmatch.core.result import load
+
+    return load(bison(results)).parts[""].ids.tolist()
+
+
+def test_gap(crossmatch, results, tmp_path):
+    code, out, err = crossmatch("gap", results, "-o", "gap.svg")
+    assert (code, err) == (0, "wrote gap.svg\n")
+    assert out.splitlines()[0] == "diorama/bivlc size tiny: the two directions, and their halves"
+    assert "only 1 of the models ran on both" in out
+    code, out, _ = crossmatch("gap", results, "--json")
+    assert len(json.loads(out)["directions"]) == 3
+
+
+@pytest.mark.parametrize("words", [("gap", "."), ("scores", "x.json"), ("statistics", *BISON)])
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(crossmatch, words):
+    code, out, err = crossmatch(*words, "-o", "x.txt")
+    assert (code, out) == (2, "")
+    assert err.startswith("crossmatch: x.txt should end in .html for a page, or in .png, .svg, .pdf for the pictures alone.")
+
+
+def test_a_result_that_is_not_there(crossmatch):
+    assert crossmatch("scores", "none.json")[0] == 2
+    assert crossmatch("gap", "none")[0] == 2
