@@ -27,6 +27,7 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/ranking.py
 	$(BIN)/python bench/cxc_bootstrap.py
 	$(BIN)/python bench/coco_suite.py
+	$(BIN)/python bench/trials.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -34,6 +35,8 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/pictures/make_scenes_sheet.py
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_text_results.py
+	$(BIN)/python docs/make_trial_results.py
+	$(BIN)/python docs/make_language.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

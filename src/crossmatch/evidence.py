@@ -26,7 +26,9 @@ from crossmatch.models.abilities import ImageEncoder, TextEncoder, outcomes_of, 
 from crossmatch.models.cache import ScoreCache
 
 MACRO = "macro"  # the part in which every category counts the same
+RESERVED = (MACRO, "all", "(none)")
 MOST_CATEGORIES = 200
+FEW = 30  # clusters, below which trials that share images are said to be few
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,9 @@ def evidence_of(
         held = [data for task in tasks if isinstance(data := in_order(task.data), Trials)]
         came = outcomes_of(model, held, limited=limited, partial=partial, cache=cache)
         shared = [replace(task, data=answered) for task, (answered, _) in zip(tasks, came, strict=True)]
-        return shared, [_trials(whole, *answer) for whole, answer in zip(held, came, strict=True)]
+        notes_on = getattr(model, "notes_on", lambda trials: ())
+        found = [_trials(whole, *answer) for whole, answer in zip(held, came, strict=True)]
+        return shared, [(parts, notes + notes_on(answered)) for (parts, notes), (answered, _) in zip(found, came, strict=True)]
     ordered = _in_order(tasks)
     assert not isinstance(ordered[0].data, Trials)
     said = scores_of(model, ordered[0].data, partial=limited, cache=cache)
@@ -220,22 +224,31 @@ def _trials(trials: Trials, answered: Trials, outcomes: Outcomes) -> Found:
     left = trials.notes + (f"partial: {n:,} of {len(trials.ids):,} trials were answered; never to be compared with all",) * (
         n < len(trials.ids)
     )
-    leaves, member = np.unique(answered.categories, return_inverse=True)
+    groups = int(clusters.max()) + 1
+    if groups < min(FEW, n):
+        left += (f"the {n:,} trials share images so much that they are {groups} independent groups: intervals are as wide as that",)
+    leaves, first, member = np.unique(answered.categories, return_index=True, return_inverse=True)
     if len(leaves) == 1:
         return parts, left
     if len(leaves) > MOST_CATEGORIES:
         return parts, (*left, f"{len(leaves):,} categories are too many to be told one by one")
-    clash = next((n for n, name in enumerate(answered.categories.tolist()) if name.split("/")[0] == MACRO), None)
-    if clash is not None:
-        raise CrossmatchError(
-            f"trial {str(answered.ids[clash])!r} is of the category {MACRO!r}, which is what the mean over all categories is "
-            "called. Rename it."
-        )
-    parts[MACRO] = replace(whole, folds=member.ravel().astype(np.int64))
+    for leaf, at in zip(leaves.tolist(), first.tolist(), strict=True):
+        _require_plain(leaf, str(answered.ids[at]))
+    leaf_of = member.ravel().astype(np.int64)
+    parts[MACRO] = replace(whole, folds=leaf_of)
     for name in _paths(leaves.tolist()):
-        chosen = np.flatnonzero(np.isin(answered.categories, [leaf for leaf in leaves if f"{leaf}/".startswith(f"{name}/")]))
+        inside = np.array([f"{leaf}/".startswith(f"{name}/") for leaf in leaves.tolist()])
+        chosen = np.flatnonzero(inside[leaf_of])
         parts[name or "(none)"] = Part(answered.ids[chosen], clusters[chosen], outcomes.chosen(chosen))
     return parts, left
+
+
+def _require_plain(category: str, trial: str) -> None:
+    """Refuse a category whose name would be mistaken for something else."""
+    steps = category.split("/")
+    if steps[0] in RESERVED or (category and not all(step.strip() for step in steps)):
+        why = "is what a table calls something else" if steps[0] in RESERVED else "has an empty step between slashes"
+        raise CrossmatchError(f"trial {trial!r} is of the category {category!r}, which {why}. Rename it.")
 
 
 def _paths(leaves: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from crossmatch.models import make_model
 from crossmatch.models.abilities import abilities
 from crossmatch.models.cache import ScoreCache
 from crossmatch.models.gate import GATE
-from crossmatch.models.likelihood import as_scorer
+from crossmatch.models.likelihood import HOW, ByLikelihood, as_scorer
 
 FEW = 30  # images; with fewer, percentile intervals are known to be too narrow (efron1993introduction)
 
@@ -95,29 +95,58 @@ def evaluate_all(
         raise WrongWords(f"the seed is {seed}; it counts from zero.")
     if limit is not None and limit < 1:
         raise WrongWords(f"a limit of {limit} leaves nothing to evaluate; take at least 1.")
-    title = name or (model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model))
+    title = _printable(name) or (
+        model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model)
+    )
     asked = make_model(model) if isinstance(model, str) else model
     asked = as_scorer(asked, likelihood, others=set(abilities(asked)) != {"log-likelihood"})
+    title += f"+likelihood={likelihood}" if name is None and likelihood not in (None, HOW[0]) else ""
     usual = _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(metrics or ()), limit=limit)
-    usual |= {"likelihood": likelihood} if likelihood not in (None, "per-token") else {}
     tasks = []
     for n, named in enumerate(benchmarks):
         declared, chosen = benchmark_named(named, options)
         loaded = declared.loaded(**chosen) if data is None else data[n]
         tasks.append(Task(declared, loaded if limit is None else limited(loaded, limit, seed), chosen))
+    _require_distinct(tasks)
     results: dict[int, Result] = {}
     for group in groups_of(asked, tasks):
         begun = time.perf_counter()
         shared, parts = evidence_of(asked, [tasks[n] for n in group], limit is not None, partial, cache)
         spent = round((time.perf_counter() - begun) / len(group), 3)
         for n, task, (found, notes) in zip(group, shared, parts, strict=True):
-            told = {key: value for key, value in task.options.items() if value != task.declared.options.get(key)}
+            told = _told(task)
             told |= _answered(task, tasks[n])
-            head = title, task.declared.name, system(title, getattr(asked, "signature", None)), told | usual
+            head = title, task.declared.name, _system(title, asked), told | usual
             cut = (f"partial: {limit:,} of the images or trials, never to be compared with all",) if limit else ()
             bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, cut + notes + _few(found))
             results[n] = _summarised(bare, task, metrics, limit)
     return [results[n] for n in range(len(tasks))]
+
+
+def _printable(name: str | None) -> str | None:
+    """A name that can be written into a file."""
+    if name is not None and name != name.encode(errors="replace").decode():
+        raise WrongWords(f"the name {name!r} cannot be written down. Take another one.")
+    return name
+
+
+def _told(task: Task) -> dict[str, str]:
+    """The options that change the data."""
+    usual, checks = task.declared.options, task.declared.checks
+    return {key: value for key, value in task.options.items() if value != usual.get(key) and key not in checks}
+
+
+def _require_distinct(tasks: Sequence[Task]) -> None:
+    """Refuse two tasks whose results would take the same place."""
+    seen: dict[tuple[object, ...], int] = {}
+    for n, task in enumerate(tasks):
+        key = (task.declared.name, *sorted(_told(task).items()))
+        if key in seen:
+            raise WrongWords(
+                f"{task.declared.name} is asked for twice, so that one result would overwrite the other. Name it once, or "
+                "rename one of the files or folders."
+            )
+        seen[key] = n
 
 
 def evaluate_gate(benchmarks: Sequence[str | Benchmark], *, data: Sequence[Loaded], **protocol: Any) -> list[Result]:
@@ -131,7 +160,8 @@ def evaluate_gate(benchmarks: Sequence[str | Benchmark], *, data: Sequence[Loade
     chosen = [(name, held) for name, held in zip(benchmarks, data, strict=True) if isinstance(held, Trials)]
     if not chosen:
         raise WrongWords("the gate is for forced choices, and none of these tasks has any. Leave --gate out.")
-    names, held = [list(each) for each in zip(*chosen, strict=True)]
+    names = [name for name, _ in chosen]
+    held = [replace(data, by=("images", "captions")) for _, data in chosen]  # for a blind scorer, equal captions are one draw
     return [
         result
         for scorer in GATE
@@ -151,6 +181,12 @@ def with_alterations(name: str, options: Mapping[str, str]) -> list[tuple[str, L
     data = declared.loaded(**chosen)
     assert isinstance(data, Trials)
     return [(name, data), *((f"{name}+alter={how}", altered(data, how)) for how in ALTERATIONS)]
+
+
+def _system(title: str, model: object) -> str:
+    """The system line; a captioner without a signature is told at least by how its likelihoods were used."""
+    kind = f"|likelihood:{model.kind}" if isinstance(model, ByLikelihood) else ""
+    return system(f"{title}{kind}", getattr(model, "signature", None))
 
 
 def _answered(task: Task, whole: Task) -> dict[str, str]:
@@ -190,9 +226,10 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
     members = [metric(name) for total in totals for name in total.members]
     measured: dict[str, dict[str, Measured]] = {}
     for name, part in track(list(result.parts.items()), "metrics and intervals"):
-        draws = Draws.of(part.clusters, result.samples, result.seed)
         shape = shape_of(part)
-        shared = {"ties": 100 * float(np.mean(shape.tied(part))), "unjudged": shape.unjudged(part)}
+        draws = Draws.of(part.clusters[:1] if isinstance(part.evidence, Outcomes) else part.clusters, result.samples, result.seed)
+        known = not isinstance(part.evidence, Outcomes) or part.evidence.ties_known
+        shared = {"ties": 100 * float(np.mean(shape.tied(part))) if known else None, "unjudged": shape.unjudged(part)}
         held = dict(part.values)
         asked = [m for m in chosen if applies(m, part)]
         needed = {m.name: m for m in (*asked, *members) if applies(m, part)}
@@ -215,7 +252,7 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
                     positives=found.positives,
                     signature=_signature(result, name, part, m, facts),
                     std=None if found.std is None else m.scale * found.std,
-                    **shared,  # type: ignore[arg-type]
+                    **shared,
                 )
             )
         parts[name] = replace(part, values=held)
@@ -227,7 +264,7 @@ def summarise(result: Result, chosen: list[Metric], facts: Mapping[str, object])
 
 def _total(result: Result, total: Metric, measured: Mapping[str, Mapping[str, Measured]], facts: Mapping[str, object]) -> list[Row]:
     """The sum of the members over all directions; nothing where a direction is missing or comes by several judgements."""
-    if not {"i2t", "t2i"} <= result.parts.keys():
+    if not all(name in result.parts and isinstance(result.parts[name].evidence, Standing) for name in ("i2t", "t2i")):
         return []
     found = [measured[name][m] for name in ("i2t", "t2i") for m in total.members]
     once = found[:: len(total.members)]  # all members of a direction rest on the same queries
@@ -249,10 +286,10 @@ def _signature(result: Result, name: str, part: Part, m: Metric, facts: Mapping[
     elif m.shape == "cuts":
         told["ties"] = result.ties
     elif m.shape == "trials":
-        several = {} if part.folds is None else {"categories": len(np.unique(part.folds))}
+        several = {} if part.folds is None else {"categories": np.count_nonzero(np.bincount(part.folds))}
         return protocol(m.name, result.task, name, **told, ties="lose", **several, interval="wilson")
     if part.folds is not None:
-        told["folds"] = len(np.unique(part.folds))
+        told["folds"] = np.count_nonzero(np.bincount(part.folds))
     if name.split("/")[0] in ("t2t", "i2i"):
         told["self"] = "excluded"
     return protocol(m.name, result.task, name, **told, bootstrap=result.samples, seed=result.seed)

@@ -58,6 +58,8 @@ def test_swap_is_the_hardest_category(found):
         widest = [d for d in found.difficulties if d.task == task and "/" not in d.category]
         assert widest[0].category == "swap"
         assert widest[0].places == (1, 1, 1)
+    hardest = [h for h in found.hardest if h.task == "bivlc"]
+    assert [(h.model, h.category, h.sure) for h in hardest] == [(model, "swap", True) for model in FILES]
     bivlc = {d.category: d for d in found.difficulties if d.task == "bivlc"}
     apart = [r.value - s.value for r, s in zip(bivlc["replace"].shares, bivlc["swap"].shares, strict=True)]
     assert min(apart) > 0.2  # "more than 20 points below the scores for the REPLACE category"
@@ -88,7 +90,7 @@ def test_table_2_of_bison_and_its_captions_beside_coco(real_data):
 
 @pytest.mark.parametrize(("score", "accuracy"), [("overlap", 64.7), ("rouge-1", 60.3), ("tfidf", 70.1)])
 def test_caption_scores_on_the_part_of_bison_with_captions(real_data, score, accuracy):
-    """The figures of docs/analysis.md. The paper has 62.79 to 74.44 for four caption scores on all trials (sec. 6)."""
+    """The findings in docs/results.md. The paper has 62.79 to 74.44 for four caption scores on all trials (sec. 6)."""
     if (real_data / "coco" / "captions_val2014.json").is_file():
         pytest.skip("all captions are here; the figures are of the 2,933 trials that the smaller files cover")
     found = evaluate(references_model(score), "bison", data=load_data("bison"), partial=True)["accuracy"]

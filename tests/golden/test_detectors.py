@@ -13,9 +13,10 @@ from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.trials import Trials
 from crossmatch.metrics.choice import accuracy, group_choice, i2t_choice, ineg2t, ipos2t, t2i_choice, tneg2i, tpos2i
 from crossmatch.models.blind import Ngram, blind
-from crossmatch.models.detector import Detector, official_ids, read_detector
+from crossmatch.models.detector import Detector, read_detector
 from crossmatch.models.ngram import NgramModel, tokens
 from crossmatch.models.proxy import image_number
+from crossmatch.run import evaluate
 
 pytestmark = pytest.mark.usefixtures("real_data")
 
@@ -88,9 +89,18 @@ def test_rows_are_paired_as_the_captions_say(real_data):
 def test_the_detector_on_sugarcrepe(real_data):
     """Section 5.3 of BiVLC: 74.59."""
     trials = sugarcrepe_trials(real_data)
-    assert official_ids(len(trials.ids), trials.shape).tolist() == trials.ids.tolist()
     by_name = trials.chosen(np.argsort(trials.ids))
     assert percent(accuracy(Detector(real_data / SUGARCREPE).scores(by_name).aligned(by_name))) == 74.59
+
+
+def test_through_the_benchmarks(real_data):
+    crepe = evaluate(f"detector:{real_data / SUGARCREPE}", "sugarcrepe")
+    assert round(crepe["accuracy"].value, 2) == 74.59
+    both = evaluate(f"detector:{real_data / BIVLC}", "bivlc")
+    assert [round(both[name].value, 2) for name in ("i2t", "t2i", "group")] == [66.69, 19.64, 19.64]
+    assert "text detection: 57.30 % right" in both.notes
+    by_json = evaluate(f"detector:{real_data / SUGARCREPE}", "sugarcrepe", source="json")  # which lacks a record
+    assert by_json["accuracy"].n == 7_511
 
 
 @pytest.fixture(scope="module")

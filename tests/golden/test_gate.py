@@ -55,3 +55,18 @@ def test_no_benchmark_of_trials_is_left_out():
     known = {b.name for b in BUILT_IN if {"accuracy", "group"} & set(b.metrics)}
     assert known == {*REAL, *EMBEDDED, *ELSEWHERE}
     assert isinstance(load_data("diorama/bison", size="tiny"), Trials)
+
+
+def test_captions_that_come_again_raise_no_alarm(tmp_path):
+    """Twenty pairs of captions, each with twenty images: for a scorer that sees captions alone they are twenty draws."""
+    failed = 0
+    for world in range(12):
+        rows = [
+            {"id": f"t{p}-{n}", "images": [f"{p}-{n}.jpg"], "captions": [f"one {p} of {world}", f"two {p} of {world}"]}
+            for p in range(20)
+            for n in range(20)
+        ]
+        (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        task = f"trials:{tmp_path / 'own.jsonl'}"
+        failed += not all(v.passed for v in gate_verdicts(evaluate_gate([task], data=[load_data(task)])))
+    assert failed <= 2  # 5 % of twelve, and a margin

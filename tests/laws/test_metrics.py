@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.ranks import TIES, Ranks, rank
 from crossmatch.core.trials import TrialScores
-from crossmatch.metrics.choice import chance_of
+from crossmatch.metrics.choice import chance
 from crossmatch.metrics.table import FAMILIES, METRICS, metric
 
 RETRIEVAL = [m for m in METRICS.values() if m.shape == "retrieval"]
@@ -277,10 +277,10 @@ def test_a_constant_scorer_wins_no_choice(m):
 
 
 @each_trial
-@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2), (4, 4), (5, 2)])
 def test_chance_of_a_choice_is_what_random_scores_get(m, shape):
     found = m.values(np.random.default_rng(0).random((200_000, *shape)))
-    assert chance_of(m.values, shape) == pytest.approx(found.mean(), abs=4 * found.std() / np.sqrt(len(found)))
+    assert chance(m.name, shape) == pytest.approx(found.mean(), abs=4 * found.std() / np.sqrt(len(found)))
 
 
 def test_known_chances():

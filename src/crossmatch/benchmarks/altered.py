@@ -45,4 +45,4 @@ def altered(trials: Trials, how: str) -> Trials:
     texts = [become[text] for text in given]
     done = sum(old != new for old, new in zip(given, texts, strict=True))
     note = f"{how}: {done:,} of {len(texts):,} captions could be altered ({100 * done / len(texts):.1f} %)"
-    return replace(trials, captions=np.asarray(texts)[:, None], notes=(*trials.notes, note))
+    return replace(trials, captions=np.asarray(texts)[:, None], notes=(*trials.notes, note), unaltered=trials.captions)

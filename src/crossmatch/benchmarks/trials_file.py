@@ -58,6 +58,7 @@ def trials_benchmark(path: Path | str, shape: str = "") -> Benchmark:
         load=partial(load_trials, file),
         metrics=metrics_of(found),
         options={"shape": "", "categories": ""},
+        checks=("shape", "categories"),
     )
     return alterable(declared) if found[1] == 1 else declared
 

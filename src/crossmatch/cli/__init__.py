@@ -97,6 +97,13 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
     named = [task.strip() for task in tasks.split(",") if task.strip()]
     if not named:
         raise WrongWords("no task was named. `crossmatch tasks` lists them all.")
+    if gate and partial:
+        raise WrongWords("the gate answers all trials, so that it does not go with --partial. Run it by itself: -m random --gate")
+    if alterations and model.partition(":")[0] in ("precomputed", "detector"):
+        raise WrongWords(
+            f"{model.partition(':')[0]} answers from a file, which knows nothing of altered queries. Score each altered task, and "
+            "evaluate its file by itself: -t bison+alter=negation"
+        )
     chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
     shared: dict[str, Any] = {"ties": ties, "samples": samples, "seed": seed, "metrics": chosen, "limit": limit, **options}
     loaded = (with_alterations(name, options) if alterations else [(name, load_data(name, **options))] for name in named)
@@ -105,18 +112,20 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
         model, asked, name=name, data=data, partial=partial, likelihood=likelihood, cache=score_cache(cache, no_cache), **shared
     )
     beyond = evaluate_gate(named, data=[data[asked.index(name)] for name in named], **shared) if gate else []
-    saved = [save(result, output) for result in (*results, *beyond)]
     if as_json:
-        told = {_heading(asked[n], r.task): r.as_json() for n, r in enumerate(results)}
-        click.echo(json.dumps(told | {f"{r.model} {r.task}": r.as_json() for r in beyond}, indent=1))
+        told = {_heading(asked[n], r): r.as_json() for n, r in enumerate(results)}
+        text = json.dumps(told | {f"{r.model} {r.task}": r.as_json() for r in beyond}, indent=1)
     else:
-        click.echo("\n\n".join(map(as_text, [*run_tables([*results, *beyond]), *(beside(results) if published else ())])))
+        text = "\n\n".join(map(as_text, [*run_tables([*results, *beyond]), *(beside(results) if published else ())]))
+    saved = [save(result, output) for result in (*results, *beyond)]
+    click.echo(text)
     click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {output}", err=True)
 
 
-def _heading(named: str, task: str) -> str:
-    """The key of a task in the printed json: as it was asked for, so that cxc and cxc+split=val stand side by side."""
-    return named if "+" in named else task
+def _heading(named: str, result: Any) -> str:
+    """The key of a task in the printed json: as it was asked for, and with what was left out."""
+    cut = "".join(f"+{key}={result.options[key]}" for key in ("limit", "partial") if key in result.options)
+    return (named if "+" in named else result.task) + cut
 
 
 @cli.command()

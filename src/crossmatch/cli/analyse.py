@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.errors import WrongWords
 
 if TYPE_CHECKING:
     from crossmatch.core.result import Result
@@ -54,12 +54,16 @@ def references(task: str, scores: str, partial: bool, size: str | None, split: s
         raise WrongWords("no caption score was named. Name some: -m overlap,tfidf")
     options: dict[str, Any] = _given(size=size, split=split)
     data = load_data(task, **options)
-    results = [evaluate(model, task, name=f"references:{model.name}", data=data, partial=partial, **options) for model in models]
+    mark = f":{seed}" if seed else ""
+    results = [
+        evaluate(model, task, name=f"references:{model.name}{mark}", data=data, partial=partial, **options) for model in models
+    ]
+    tables = [*results_table(results), *(beside(results) if published and not as_json else ())]
     saved = [save(result, output) for result in results] if output else []
     if as_json:
         click.echo(json.dumps({r.model: r.as_json() for r in results}, indent=1))
     else:
-        _print([*results_table(results), *(beside(results) if published else ())])
+        _print(tables)
     if saved:
         click.echo(f"saved {', '.join(map(str, saved))}", err=True)
 
@@ -96,21 +100,15 @@ def statistics(task: str, source: str | None, size: str | None, split: str | Non
               "[default: the model's own margin and confidence]")  # fmt: skip
 @click.option("--metric", "name", help="What counts as right: accuracy, group, i2t, t2i, …  [default: accuracy, or group]")
 @click.option("--partial", is_flag=True, help="Leave out trials without a score.")
-@click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples for the intervals.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap.")
 @OUTPUT
 @JSON
-def scores(result: Path, files: tuple[Path, ...], name: str | None, partial: bool, samples: int, seed: int, output: Path | None,
-           as_json: bool) -> None:  # fmt: skip
+def scores(result: Path, files: tuple[Path, ...], name: str | None, partial: bool, output: Path | None, as_json: bool) -> None:
     """Has another score to do with what a model gets right? Its distribution over right and wrong trials (BISON, Figure 8)."""
     from crossmatch.report import distribution as analysis
 
     _require_file(output)
     (held,) = _results([result])
-    given = {key: said for file in files for key, said in analysis.read_scores(file, held).items()}
-    if files and len(given) < len(files):
-        raise CrossmatchError("two of the files have a score of the same name. Name the columns differently.")
-    found = analysis.apart(held, given if files else None, name, partial=partial, samples=samples, seed=seed)
+    found = analysis.apart(held, analysis.read_all_scores(files, held) if files else None, name, partial=partial)
     table = analysis.apart_table(held, found)
     if as_json:
         click.echo(json.dumps(analysis.as_rows(found), indent=1, allow_nan=False))
@@ -128,10 +126,11 @@ def scores(result: Path, files: tuple[Path, ...], name: str | None, partial: boo
 @JSON
 def gap(results: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
     """Which direction and category is harder, and do SugarCrepe and BiVLC rank models alike? (BiVLC, findings 1 to 3)"""
-    from crossmatch.report import gap as analysis
+    from crossmatch.report import gap_tables as analysis
+    from crossmatch.report.gap import gap as find
 
     _require_file(output)
-    found = analysis.gap(_results(list(results)))
+    found = find(_results(list(results)))
     tables = analysis.gap_tables(found)
     if as_json:
         click.echo(json.dumps(analysis.as_json(found), indent=1, allow_nan=False))

@@ -17,9 +17,9 @@ from crossmatch.core.result import Result, load_all
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
 from crossmatch.report.compare import Comparison, compare
-from crossmatch.report.gate import gate_tables, is_gate
-from crossmatch.report.tables import Table, as_text, comparison_table, results_table
-from crossmatch.report.variants import alteration_tables, caption_tables, is_variant
+from crossmatch.report.gate import gate_tables
+from crossmatch.report.tables import Table, as_text, called, comparison_table, results_table
+from crossmatch.report.variants import alteration_tables, caption_tables, plain
 
 EXTRAS = (
     ("fast", "numba"),
@@ -76,7 +76,7 @@ def list_metrics() -> str:
 
 def run_tables(results: Sequence[Result]) -> list[Table]:
     """What a run prints: the model's tables, and those of what was run beside it."""
-    usual = [r for r in results if not is_gate(r) and not is_variant(r)] or list(results)
+    usual = plain(results)
     beside = [table for table, _ in (*alteration_tables(results), *caption_tables(results))]
     return [*results_table(usual), *beside, *gate_tables(results)]
 
@@ -90,18 +90,29 @@ def compare_results(paths: list[Path], as_json: bool) -> str:
     if len(models) < 2:
         raise WrongWords(f"only {models[0]!r} is there; a comparison needs two models. Name the folders of two.")
     first = [r for r in named if r.model == models[0]]
-    pairs = [(_like(first, r), r) for r in named if r.model != models[0] and any(f.task == r.task for f in first)]
+    others = [r for r in named if r.model != models[0]]
+    pairs = [(f, r) for r in others for f in first if (f.task, _data_options(f)) == (r.task, _data_options(r))]
+    alone = [r for r in (*first, *others) if not any(r is side for pair in pairs for side in pair)]
+    pairs = pairs or [(_like(first, r), r) for r in others if any(f.task == r.task for f in first)]  # which says what differs
     if not pairs:
         raise WrongWords(f"no task was run by both {models[0]!r} and another model. Evaluate them on the same task.")
     compared: list[tuple[Result, Result, list[Comparison]]] = [(a, b, compare(a, b)) for a, b in pairs]
     if as_json:
         rows = [
             {"task": c.task, "metric": c.first.key, "first": a.model, "second": b.model, "difference": c.difference.value,
-             "low": c.difference.low, "high": c.difference.high, "p": c.difference.p, "p_holm": c.p}
+             "low": c.difference.low, "high": c.difference.high, "p": c.difference.p, "p_holm": c.p,
+             "p_clustered_holm": c.clustered}
             for a, b, found in compared for c in found
         ]  # fmt: skip
         return json.dumps(rows, indent=1)
-    return "\n\n".join(as_text(comparison_table(found, a.model, b.model)) for a, b, found in compared)
+    left = ", ".join(f"{called(r)} of {r.model}" for r in alone)
+    note = (f"not compared, for want of a counterpart: {left}",) if left else ()
+    return "\n\n".join((*(as_text(comparison_table(found, a.model, b.model)) for a, b, found in compared), *note))
+
+
+def _data_options(result: Result) -> dict[str, str]:
+    """What makes two results of a task be about different data."""
+    return {key: value for key, value in result.options.items() if key not in ("metrics", "ties", "samples", "seed")}
 
 
 def _like(results: list[Result], other: Result) -> Result:

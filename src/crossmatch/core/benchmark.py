@@ -103,6 +103,7 @@ class Benchmark:
     licence: str = ""
     cite: str = ""
     categories: tuple[str, ...] = ()  # of trials, where they are known: any other is a mistake
+    checks: tuple[str, ...] = ()  # options that check the data and change nothing
 
     def loaded(self, **options: str) -> Loaded:
         """The data, with the counts checked where the defaults were kept."""

@@ -90,7 +90,10 @@ def _lock(path: Path, say: Callable[[str], None]) -> BinaryIO:
 
 
 def _is(part: BinaryIO, path: Path) -> bool:
-    return path.exists() and os.path.samestat(os.fstat(part.fileno()), path.stat())
+    try:
+        return os.path.samestat(os.fstat(part.fileno()), path.stat())
+    except FileNotFoundError:  # renamed a moment ago
+        return False
 
 
 def finish(part: BinaryIO, target: Path) -> None:

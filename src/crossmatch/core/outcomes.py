@@ -32,6 +32,7 @@ class Outcomes:
     codes: NDArray[Any]
     shape: tuple[int, int]
     scores: FloatArray | None = field(default=None, repr=False)
+    ties_known: bool = True
 
     @classmethod
     def of(cls, scores: NDArray[np.floating]) -> Outcomes:
@@ -40,8 +41,10 @@ class Outcomes:
         return cls(_coded(np.asarray(scores), shape), shape, scores)  # type: ignore[arg-type]
 
     @classmethod
-    def from_wins(cls, wins: BoolArray, shape: tuple[int, int]) -> Outcomes:
+    def from_wins(cls, wins: BoolArray, shape: tuple[int, int], tied: BoolArray | None = None) -> Outcomes:
         """Known wins of shape (N, 2M): first whether each image took its caption, then whether each caption took its image.
+
+        Whether a loss was a tie is not known, unless it is told.
 
         >>> Outcomes.from_wins(np.array([[True, True, False, True]]), (2, 2)).codes
         array([11], dtype=uint8)
@@ -52,7 +55,9 @@ class Outcomes:
         codes = np.zeros(len(wins), dtype=_dtype(shape))
         for bit in range(bits):
             codes |= wins[:, bit].astype(codes.dtype) << codes.dtype.type(bit)
-        return cls(codes, shape)
+        if tied is not None:
+            codes |= tied.astype(codes.dtype) << codes.dtype.type(bits)
+        return cls(codes, shape, ties_known=tied is not None)
 
     @property
     def matched(self) -> int:
@@ -65,7 +70,7 @@ class Outcomes:
 
     def chosen(self, which: IntArray | BoolArray) -> Outcomes:
         """The outcomes of some of the trials."""
-        return Outcomes(self.codes[which], self.shape, None if self.scores is None else self.scores[which])
+        return Outcomes(self.codes[which], self.shape, None if self.scores is None else self.scores[which], self.ties_known)
 
     def won(self, mask: int) -> BoolArray:
         """Where all bits of the mask are set."""

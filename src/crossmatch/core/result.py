@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class Row:
     best: float
     n: int  # queries or trials
     positives: int
-    ties: float  # percent of queries in which a positive is level with a candidate that is none
+    ties: float | None  # percent of queries in which a positive is level with a candidate that is none; None where it is not known
     unjudged: float | None  # percent of the retrieved pairs, down to `unjudged_at`, that nobody judged
     signature: str
     std: float | None = None  # the spread over samples, where a paper reports it
@@ -113,10 +114,11 @@ def save(result: Result, folder: Path) -> Path:
             arrays[f"{name}:folds"] = part.folds
     with whole_file(path.with_suffix(".npz")) as file:
         np.savez_compressed(file, **arrays)
+    arrays_hash = hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()
     head = {
         "format": FORMAT, "model": result.model, "task": result.task, "system": result.system, "options": dict(result.options),
         "ties": result.ties, "samples": result.samples, "seed": result.seed, "seconds": dict(result.seconds),
-        "notes": list(result.notes), "parts": heads, "rows": [asdict(row) for row in result.rows],
+        "notes": list(result.notes), "parts": heads, "rows": [asdict(row) for row in result.rows], "arrays": arrays_hash,
     }  # fmt: skip
     with whole_file(path) as file:
         file.write((json.dumps(head, indent=1) + "\n").encode())
@@ -129,7 +131,10 @@ def load(path: Path) -> Result:
         head = json.loads(path.read_text(encoding="utf-8"))
         if head.get("format") != FORMAT:
             raise CrossmatchError(f"{path} has format {head.get('format')}, not {FORMAT}. Evaluate again with this version.")
-        with path.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
+        raw = path.with_suffix(".npz").read_bytes()
+        if head.get("arrays", (found := hashlib.sha256(raw).hexdigest())) != found:
+            raise CrossmatchError(f"{path} and its .npz are not of the same run. Evaluate again.")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
         parts = {name: _part(name, about, arrays) for name, about in head["parts"].items()}
         return Result(
@@ -191,7 +196,7 @@ NARROW = ("item", "above", "size", "k", "level", "positive_above", "positive_lev
 
 def _head_of(evidence: Evidence) -> dict[str, Any]:
     if isinstance(evidence, Outcomes):
-        return {"shape": list(evidence.shape)}
+        return {"shape": list(evidence.shape), "ties_known": evidence.ties_known}
     return {"caps": list(evidence.caps)} if isinstance(evidence, Cuts) else {}
 
 
@@ -213,7 +218,8 @@ def _arrays_of(evidence: Evidence) -> dict[str, Any]:
 def _evidence(mine: dict[str, Any], about: dict[str, Any]) -> Any:
     mine = {name: values.astype(np.int64) if name in NARROW else values for name, values in mine.items()}
     if "codes" in mine:
-        return Outcomes(mine["codes"], (about["shape"][0], about["shape"][1]), mine.get("scores"))
+        shape = about["shape"][0], about["shape"][1]
+        return Outcomes(mine["codes"], shape, mine.get("scores"), about.get("ties_known", True))
     if "scores" in mine:  # trials of earlier versions
         return Outcomes.of(mine["scores"])
     if "human" in mine:

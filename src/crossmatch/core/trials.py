@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+LONGEST = {"images": 1_000, "captions": 10_000, "categories": 80}  # characters
+
+
 @dataclass(frozen=True, eq=False)
 class Trials:
     """N choices among `images` ids of shape (N, I) and `captions` texts of shape (N, C), each with a category.
@@ -37,6 +40,8 @@ class Trials:
     references: Mapping[str, tuple[str, ...]] | None = field(default=None, repr=False)
     rows: IntArray | None = field(default=None, repr=False)
     notes: tuple[str, ...] = field(default=(), repr=False)  # what every result on them must say
+    by: tuple[str, ...] = field(default=("images",), repr=False)  # what makes two trials that share it depend on each other
+    unaltered: np.ndarray[tuple[int, int], np.dtype[np.str_]] | None = field(default=None, repr=False)  # the captions as they were
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
@@ -66,7 +71,13 @@ class Trials:
         """The trials at these positions."""
         parts = (self.ids[which], self.images[which], self.captions[which], self.categories[which])
         assert self.rows is not None
-        return Trials(*parts, self.open_image, self.references, self.rows[which], self.notes)
+        before = None if self.unaltered is None else self.unaltered[which]
+        return Trials(*parts, self.open_image, self.references, self.rows[which], self.notes, self.by, before)
+
+    def spans(self, count: int) -> bool:
+        """Whether the last of these trials is the last row of a file with so many, in the official order."""
+        assert self.rows is not None
+        return int(self.rows.max()) + 1 == count
 
     def names_by_row(self, count: int) -> IdArray:
         """The ids that belong to the rows of a file in the official order; a row that is no trial of these is called by its number.
@@ -84,16 +95,22 @@ class Trials:
     def clusters(self) -> IntArray:
         """For each trial the cluster it belongs to: trials that share an image, directly or through others, are in one.
 
+        `by` may name captions, too: then trials that share a text are in one cluster as well.
+
         >>> Trials([*"abc"], [["1", "2"], ["3", "4"], ["2", "5"]], [["x"], ["y"], ["z"]], [""] * 3).clusters
         array([0, 1, 0])
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        names, place = np.unique(self.images, return_inverse=True)
-        place = place.reshape(len(self.ids), -1)
+        found, places = 0, []
+        for side in self.by:
+            names, at = np.unique(getattr(self, side), return_inverse=True)
+            places.append(at.reshape(len(self.ids), -1) + found)
+            found += len(names)
+        place = np.concatenate(places, axis=1)
         pairs = np.repeat(place[:, 0], place.shape[1]), place.ravel()
-        links = coo_array((np.ones(place.size, dtype=bool), pairs), shape=(len(names), len(names)))
+        links = coo_array((np.ones(place.size, dtype=bool), pairs), shape=(found, found))
         component = connected_components(links, directed=False)[1][place[:, 0]]
         _, first, member = np.unique(component, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(first))[member.ravel()], dtype=np.int64)
@@ -103,6 +120,7 @@ class Trials:
 
 
 def _as_texts(values: object, what: str, ids: IdArray) -> np.ndarray[Any, np.dtype[np.str_]]:
+    _require_short(values, what, ids)
     try:
         given = np.array(values)
     except ValueError:
@@ -113,6 +131,26 @@ def _as_texts(values: object, what: str, ids: IdArray) -> np.ndarray[Any, np.dty
     if blank:
         raise CrossmatchError(f"trial {str(ids[blank[0]])!r} has something else than a text among its {what}. Mend it.")
     return given.astype(np.str_)
+
+
+def _require_short(values: Any, what: str, ids: IdArray) -> None:
+    """Refuse a text so long that it must be a mistake: an array of texts is as wide as its longest."""
+    most = LONGEST[what]
+    if isinstance(values, np.ndarray) and values.dtype.kind == "U" and values.dtype.itemsize <= 4 * most and what != "categories":
+        return
+    for n, row in enumerate(values):
+        for text in row if isinstance(row, list | tuple | np.ndarray) else (row,):
+            if isinstance(text, str) and len(text) > most:
+                raise CrossmatchError(
+                    f"trial {_called(ids, n)} has a text of {len(text):,} characters among its {what}; at most {most:,} were "
+                    "expected. Close every quote, or cut it."
+                )
+            if what == "categories" and isinstance(text, str) and not text.isprintable():
+                raise CrossmatchError(f"trial {_called(ids, n)} has the category {text!r}, which cannot be printed. Rename it.")
+
+
+def _called(ids: IdArray, n: int) -> str:
+    return repr(str(ids[n])) if n < len(ids) else str(n)
 
 
 def _uneven(values: Any, what: str, ids: IdArray) -> str:

@@ -78,8 +78,8 @@ def alter(text: str, how: str, seed: int = 0) -> str:
     | how | what is done |
     |---|---|
     | negation | "not" at the first verb |
-    | synonym | one noun or verb, drawn at random, becomes the first other lemma of its WordNet synset |
-    | hypernym | one noun or verb, drawn at random, becomes the first lemma of the synset above |
+    | synonym | one noun or verb, drawn at random, becomes the commonest other lemma of its WordNet synset |
+    | hypernym | one noun or verb, drawn at random, becomes the commonest lemma of the nearest synset above that texts use |
     | permutation | the words in another order, drawn at random |
     | reversal | the words from last to first |
 
@@ -104,17 +104,22 @@ def alter_all(texts: Iterable[str], how: str, seed: int = 0) -> list[str]:
     return [new for at in range(0, len(texts), AT_ONCE) for new in _KINDS[how](texts[at : at + AT_ONCE], seed)]
 
 
-def _tagged(texts: Sequence[str]) -> Iterator[tuple[str, list[Token], list[str]]]:
+def tagged(texts: Sequence[str]) -> Iterator[tuple[str, list[Token], list[str]]]:
+    """Each text with its tokens and their parts of speech.
+
+    >>> [tags for _, _, tags in tagged(["A dog sits."])]
+    [['DT', 'NN', 'VBZ', '.']]
+    """
     found = [tokens(text) for text in texts]
     return zip(texts, found, tag_all([[token.text for token in text] for text in found]), strict=True)
 
 
 def _replacement(how: str, instead: Callable[[Grounded], str | None], texts: Sequence[str], seed: int) -> list[str]:
-    return [replaced(*each, instead, next(draws(how, seed, each[0]))) for each in _tagged(texts)]
+    return [replaced(*each, instead, next(draws(how, seed, each[0]))) for each in tagged(texts)]
 
 
 _KINDS: Mapping[str, Callable[[Sequence[str], int], list[str]]] = {
-    "negation": lambda texts, seed: [negated(*each) for each in _tagged(texts)],
+    "negation": lambda texts, seed: [negated(*each) for each in tagged(texts)],
     "synonym": partial(_replacement, "synonym", synonym),
     "hypernym": partial(_replacement, "hypernym", hypernym),
     "permutation": lambda texts, seed: [permuted(text, draws("permutation", seed, text)) for text in texts],

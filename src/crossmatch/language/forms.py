@@ -12,6 +12,27 @@ from crossmatch.language import wordnet
 NOUN, VERB, ADJECTIVE = ("NN", "NNS"), ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"), ("JJ", "JJR", "JJS")
 OPEN = frozenset({*NOUN, *VERB, *ADJECTIVE})
 KINDS = ("NOUN", "VERB", "AUX", "ADJ")
+# Plurals that mean another thing than several of what their singular is.
+OTHER_IN_PLURAL = {"people": "person"} | {
+    word: word for word in ("bleachers", "eyeglasses", "fries", "shorts", "sprinkles", "stairs", "sunglasses", "woods")
+}
+# Ends of nouns without "a" and without a plural, for which the dictionary has one.
+MASS = (
+    "bedding",
+    "cattle",
+    "cushioning",
+    "cutlery",
+    "equipment",
+    "fencing",
+    "flooring",
+    "gear",
+    "linen",
+    "oxen",
+    "paving",
+    "vegetation",
+    "ware",
+    "wear",
+)
 NAMES = {"n": "NOUN", "v": "VERB", "a": "ADJ", "r": "ADV"}
 
 
@@ -65,10 +86,10 @@ def lemma(word: str, pos: str) -> str:
     ('ride', 'woman', 'person')
     """
     word = word.lower()
-    if word == "people" and pos == "n":
-        return "person"
+    if pos == "n" and word in OTHER_IN_PLURAL:
+        return OTHER_IN_PLURAL[word]
     found = _lemminflect().getLemma(word, NAMES[pos])
-    if not found or word in found:  # glasses are glasses, too
+    if not found or (word in found and pos != "v"):  # glasses are glasses, too; but "fell" is of "fall" before it is "to fell"
         return word
     return str(max(found, key=lambda base: wordnet.often(base, pos)))  # leaves are of "leaf" before they are of "leave"
 
@@ -82,10 +103,8 @@ def uncounted(noun: str) -> bool:
     """
     words = noun.split(" ")
     last = words[_head(words)]
-    plural = _lemminflect().getAllInflections(last, "NOUN").get("NNS", ())
-    return last.endswith(("equipment", "wear", "ware")) or (
-        plural == (last,) and last not in ("sheep", "deer", "aircraft", "series")
-    )
+    many = _lemminflect().getAllInflections(last, "NOUN").get("NNS", ())
+    return last.endswith(MASS) or (many == (last,) and last not in ("sheep", "deer", "aircraft", "series"))
 
 
 @lru_cache(1 << 16)
@@ -97,11 +116,22 @@ def inflected(base: str, tag: str) -> str:
     """
     words = base.split(" ")
     at = 0 if tag.startswith("V") else _head(words)
-    stays = tag == "NNS" and (uncounted(base) or lemma(words[at], "n") != words[at])  # furniture; spectacles are plural already
+    stays = tag == "NNS" and (uncounted(base) or plural(base))  # furniture; spectacles
     if tag not in ("NN", "NNP", "VB", "VBP") and not stays:
         found = _lemminflect().getInflection(words[at], tag)
         words[at] = str(found[0]) if found else words[at]
     return " ".join(words)
+
+
+def plural(noun: str) -> bool:
+    """Whether a lemma is a plural already.
+
+    >>> [noun for noun in ("cows", "glass", "short pants") if plural(noun)]
+    ['cows', 'short pants']
+    """
+    words = noun.split(" ")
+    last = words[_head(words)]
+    return last in OTHER_IN_PLURAL or lemma(last, "n") != last
 
 
 def _head(words: list[str]) -> int:

@@ -10,6 +10,7 @@ from crossmatch.language.words import Edit, Token, edited
 
 NEGATIVE = frozenset({"not", "n't", "n’t", "never", "no", "none", "nobody", "nothing", "cannot", "without"})
 BE = frozenset({"am", "is", "are", "was", "were", "'s", "’s", "'re", "’re", "'m", "’m"})
+NAMED = frozenset({"called", "named", "titled", "labeled", "labelled"})  # a boat called Mary
 DO = {"VBZ": "does", "VBP": "do", "VB": "do", "VBD": "did", "VBN": "did"}
 # Verbs without a passive: "a man jumped over a fence" is past tense, "a car parked by a fence" need not be.
 INTRANSITIVE = frozenset(
@@ -77,6 +78,8 @@ def _edit(found: Sequence[Token], words: Sequence[str], tags: Sequence[str], at:
 def _reduced(words: Sequence[str], tags: Sequence[str], at: int) -> bool:
     """Whether a past form is a participle: "a car parked near a fence"; but "a man sat", "he parked", "a man grabbed a ball"."""
     base = lemma(words[at], "v")
+    if words[at] in NAMED:
+        return True
     if base in INTRANSITIVE and inflected(base, "VBD") == words[at]:
         return False
     if tags[at] == "VBN":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crossmatch.language.forms import impossible, lemma, possible
+from crossmatch.language.forms import impossible, inflected, lemma, possible, uncounted
 from crossmatch.language.perceptron import perceptron
 from crossmatch.language.wordnet import ACT, ATTRIBUTE, THINGS, knows, meaning, often
 from crossmatch.language.words import is_word
@@ -86,8 +86,8 @@ def repaired(words: Sequence[str], tags: Sequence[str]) -> list[str]:
             out[at] = "JJ"
         elif tags[at] in ("NN", "NNS", "JJ") and at > 0:
             out[at] = _verb(words, out, at) or tags[at]
-        elif tags[at] in ("VB", "VBP") and _noun(words, out, at):
-            out[at] = "NN"
+        elif tags[at] in ("VB", "VBP", "VBZ") and _noun(words, out, at):
+            out[at] = "NNS" if tags[at] == "VBZ" else "NN"
     return out
 
 
@@ -113,18 +113,27 @@ def _verb(words: Sequence[str], tags: Sequence[str], at: int) -> str | None:
         )
     if tag == "NN" and "VBD" in can and after in OBJECT:  # a couple cut a cake
         return "VBD"
-    if tag == "NN" and "VBP" in can and before == "NNS" and after in OBJECT | PLACE:
-        return "VBP" if after in OBJECT or _rather_verb(word) else None
+    if tag == "NN" and "VBP" in can and after in OBJECT | PLACE:
+        if before == "NNS":
+            return "VBP" if after in OBJECT or _rather_verb(word) else None
+        return "VBP" if _many(words, tags, at) and _mostly_verb(word) else None
     return None
 
 
 def _noun(words: Sequence[str], tags: Sequence[str], at: int) -> bool:
-    """Whether what was taken for a plain verb is a noun: captions give no orders ("stop sign"), and "shirt and tie" joins nouns."""
-    if "NN" not in possible(words[at].lower()):
+    """Whether what was taken for a plain verb is a noun.
+
+    Captions give no orders ("stop sign"), "shirt and tie" joins nouns, "various angle shots" and "with silver pillows on it" have
+    no verb.
+    """
+    word, before = words[at].lower(), tags[at - 1] if at else ""
+    after = tags[at + 1] if at + 1 < len(tags) else "."
+    if ("NNS" if tags[at] == "VBZ" else "NN") not in possible(word):
         return False
-    begins = at == 0 and tags[1:2] in (["NN"], ["NNS"], ["IN"])
-    joins = at > 1 and tags[at] == "VB" and tags[at - 1] == "CC" and tags[at - 2] in NOUNS
-    return begins or joins
+    begins = at == 0 and after in ("NN", "NNS", "IN") and tags[at] != "VBZ"
+    joins = at > 1 and tags[at] == "VB" and before == "CC" and tags[at - 2] in NOUNS
+    modifies = tags[at] == "VBP" and before in ("JJ", "CC") and after in NOUNS
+    return begins or joins or modifies or (after not in OBJECT and not _one(words, tags, at) and _rather_thing(word))
 
 
 def _colour(words: Sequence[str], tags: Sequence[str], at: int) -> bool:
@@ -154,14 +163,31 @@ def describes(words: Sequence[str], tags: Sequence[str], at: int) -> bool:
         fenced_off = after in ("RP", "IN", "RB") and later in (*NOUNS, "JJ")
         return fenced_off or after in (*NOUNS, "JJ", "VBN", "VBG", ",", "CC")
     if before == "RB":
-        return at > 1 and tags[at - 2] in ("DT", "PRP$", "IN", "CD") and after in (*NOUNS, "JJ")
+        return at > 1 and tags[at - 2] in ("DT", "PRP$", "IN", "CD", "CC", "JJ") and after in (*NOUNS, "JJ", "VBN")
     if tags[at] == "VBG":  # with peeling paint; but: after eating pizza
         return words[at - 1 : at] == ["with"] and after in NOUNS
-    return before in ("", "IN", "CC", ",", "NN", "NNS", "VBN", "VBG") and after in NOUNS
+    thing = after in NOUNS or (after == "JJ" and later in NOUNS)  # an oven fired traditional pizza
+    return before in ("", "IN", "CC", ",", "NN", "NNS", "VBN", "VBG") and thing
+
+
+def _mostly_verb(word: str) -> bool:
+    return often(lemma(word, "v"), "v") > 3 * often(lemma(word, "n"), "n")
 
 
 def _rather_verb(word: str) -> bool:
-    return often(lemma(word, "v"), "v") > 3 * often(lemma(word, "n"), "n") and _topic(word) not in THINGS
+    return _mostly_verb(word) and _topic(word) not in THINGS
+
+
+def _rather_thing(word: str) -> bool:
+    return often(lemma(word, "n"), "n") >= 3 * often(lemma(word, "v"), "v") and _topic(word) in THINGS
+
+
+def _many(words: Sequence[str], tags: Sequence[str], at: int) -> bool:
+    """Whether nothing but several things come before: "a man and a woman", "two sheep"."""
+    last = words[at - 1].lower()
+    same = inflected(last, "NNS") == last and not uncounted(last)
+    phrase = all(tag in ("DT", "JJ", "NN", "NNS", "PRP$", "CD", "CC", "VBN") for tag in tags[:at])
+    return phrase and (same or ("CC" in tags[:at] and "DT" in tags[1:at]))
 
 
 def _first(tags: Sequence[str], at: int) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 APOSTROPHE = "'’"
+ACCENTS = "\u0300-\u036f"  # combining ones: an e and an accent behind it are one letter
 WORD = re.compile(
     rf"""
     \d+(?:[.,:/]\d+)+                        # 1.5  1,000  10:30  1/2
     | (?:[^\W\d_]\.)+[^\W\d_](?!\w)(?:\.(?=\s*\S))?   # u.s and p.m, and their last period unless it ends the text
-    | \w+(?:[-{APOSTROPHE}/&]\w+)*           # dog  T-shirt  o'clock  isn't  black/white
+    | \w[\w{ACCENTS}]*(?:[-{APOSTROPHE}/&]\w[\w{ACCENTS}]*)*  # dog  T-shirt  o'clock  isn't  black/white
     """,
     re.VERBOSE,
 )
@@ -106,6 +107,16 @@ def capitalised(word: str) -> str:
     ('T-shirt', 'ßa')
     """
     return word[0].upper() + word[1:] if word and len(word[0].upper()) == 1 else word
+
+
+def loud(text: str) -> bool:
+    """Whether a text is in capitals throughout, or nearly so.
+
+    >>> loud("A MAN riding A WAVE"), loud("A man and a TV")
+    (True, False)
+    """
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(letter.isupper() for letter in letters) > len(letters)
 
 
 def uncapitalised(word: str) -> str:

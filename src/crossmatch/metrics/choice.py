@@ -7,9 +7,7 @@ or the `Outcomes` of them, and gives 1 or 0 for each trial.
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import permutations
-from math import factorial
+from math import prod
 
 import numpy as np
 
@@ -124,19 +122,26 @@ def tied_choices(given: Given) -> FloatArray:
     return np.asarray(_outcomes(given).tied, dtype=np.float64)
 
 
-@cache
-def chance_of(choice, shape: tuple[int, int]) -> float:  # type: ignore[no-untyped-def]
-    """The expected value of a choice for random scores without ties: the mean over all orders of the C x I scores.
+def chance(name: str, shape: tuple[int, int]) -> float:
+    """The expected value of a metric for random scores without ties, on trials of `shape` (captions, images).
 
-    >>> round(chance_of(group_choice, (2, 2)), 4), chance_of(t2i_choice, (1, 2))
-    (0.1667, 0.5)
+    Of C captions an image takes its own with probability 1/C, and M images do so independently; likewise for captions. Both
+    directions at once: the largest of the r (C + I - r) scores in the rows and columns of r pairs must be one of the r own ones,
+    and then the same for the pairs that are left, so that
+
+        I2T = C^-M,    T2I = I^-M,    Group = Π_{r=1..M} 1 / (C + I - r).
+
+    >>> [round(chance(name, (2, 2)), 4) for name in ("i2t", "t2i", "group", "ipos2t")], chance("accuracy", (1, 2))
+    ([0.25, 0.25, 0.1667, 0.5], 0.5)
     """
-    cells = shape[0] * shape[1]
-    if factorial(cells) > 400_000:
-        orders = np.random.default_rng(0).random((400_000, cells))
-    else:
-        orders = np.asarray(list(permutations(range(cells))), dtype=np.float64)
-    return float(choice(orders.reshape(-1, *shape)).mean())
+    captions, images = shape
+    pairs = min(shape)
+    asked_images, asked_captions = (len(range(pairs)[which]) for which in ASKED[name])
+    if not asked_captions:
+        return float(captions) ** -asked_images
+    if not asked_images:
+        return float(images) ** -asked_captions
+    return 1.0 / prod(captions + images - r for r in range(1, pairs + 1))
 
 
 def _outcomes(given: Given) -> Outcomes:

@@ -16,7 +16,7 @@ from crossmatch.core.pairs import Pairs
 from crossmatch.core.ranks import Ranks
 from crossmatch.core.result import Part
 from crossmatch.core.standing import Standing
-from crossmatch.metrics.proportion import choice_shares, share
+from crossmatch.metrics.proportion import apart, choice_shares, mean_of_alike, share_of
 from crossmatch.metrics.significance import Draws, interval, replicate_means, replicates
 from crossmatch.metrics.table import Metric
 
@@ -176,19 +176,14 @@ def _measure_trials(metrics: Sequence[Metric], part: Part) -> dict[str, Measured
     """Shares of right answers. Where no two trials share an image they follow from how often each code occurs."""
     outcomes, n = part.evidence, len(part.ids)
     assert isinstance(outcomes, Outcomes)
-    _, member = np.unique(part.clusters, return_inverse=True)
-    clusters = int(member.max()) + 1
-    if clusters == n and part.folds is None:
-        (shares,) = choice_shares(outcomes, [m.name for m in metrics])
+    names = [m.name for m in metrics]
+    if apart(part.clusters) and part.folds is None:
+        (shares,) = choice_shares(outcomes, names)
+    elif apart(part.clusters) and part.folds is not None:
+        of_fold = choice_shares(outcomes, names, part.folds, int(part.folds.max()) + 1)
+        shares = {name: mean_of_alike([found[name] for found in of_fold]) for name in names}
     else:
-        fold = np.zeros(n, np.int64) if part.folds is None else np.unique(part.folds, return_inverse=True)[1].ravel()
-        folds = int(fold.max()) + 1
-        place = member.ravel() * folds + fold
-        size = np.bincount(place, minlength=clusters * folds).reshape(clusters, folds)
-        shares = {}
-        for m in metrics:
-            right = np.bincount(place, weights=m.values(outcomes), minlength=clusters * folds).reshape(clusters, folds)
-            shares[m.name] = share(right, size)  # type: ignore[arg-type]
+        shares = {m.name: share_of(m.values(outcomes), part.clusters, part.folds) for m in metrics}
     return {
         m.name: Measured(
             s.value, s.low, s.high, m.chance(outcomes.shape), n, n, np.zeros(0), np.zeros(0), effective=s.effective

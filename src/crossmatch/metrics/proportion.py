@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.core.outcomes import Outcomes, tally
 from crossmatch.metrics import choice
 from crossmatch.metrics.significance import LEVEL, Difference
@@ -29,18 +29,37 @@ class Share:
         return float(np.sqrt(p * (1 - p) / self.effective))
 
 
+def share_of(right: FloatArray | BoolArray, clusters: IntArray, folds: IntArray | None = None) -> Share:
+    """The share of right answers among trials in these clusters; with folds, the mean of the shares in each of them.
+
+    >>> share_of(np.array([True, True, False, True]), np.array([7, 7, 3, 3])).value
+    0.75
+    """
+    member = np.unique(clusters, return_inverse=True)[1].ravel()
+    fold = np.zeros(len(member), np.int64) if folds is None else np.unique(folds, return_inverse=True)[1].ravel()
+    shape = int(member.max()) + 1, int(fold.max()) + 1
+    place = member * shape[1] + fold
+    sums, size = (np.bincount(place, weights=w, minlength=shape[0] * shape[1]).reshape(shape) for w in (right, None))
+    return share(np.asarray(sums, dtype=np.float64), np.asarray(size, dtype=np.float64))
+
+
 def share(right: FloatArray, size: FloatArray) -> Share:
-    """The share of right answers, from the right answers and the trials of each cluster.
+    """The share of right answers, from the right answers and the trials of each cluster (row) in each fold (column).
 
-    With s_k right of n_k trials in cluster k of K, p = Σ s_k / Σ n_k has the linearised variance
+    Several folds give the mean of their shares, each counting the same: a macro mean. With s_kf right of n_kf trials in cluster k
+    and fold f of F, and n_f and p_f the trials and the share of a fold, the linearised variance of the mean and that of as many
+    independent trials are
 
-        v = Σ_k (s_k - p n_k)² / (Σ n_k)²,
+        v = Σ_k ( Σ_f (s_kf - p_f n_kf) / n_f )² / F²,       u = Σ_f p_f (1 - p_f) / n_f / F².
 
-    which makes n* = p (1 - p) / v independent trials' worth, and never more than there are; with few clusters it is cut by the
-    squared ratio of Student's quantiles (korn1998confidence). The interval is Wilson's for n* trials (wilson1927probable), so that
-    it stays within 0 and 1 and has a width even where every answer is right; there, clusters count as one trial each.
+    Their ratio, the design effect, is known badly where few clusters hold an answer of the rarer kind. With E such clusters it is
 
-    Several columns (clusters, groups) give the mean over groups, each group counting the same: a macro mean.
+        d = max(1, (E v / u + w) / (E + 1)),       w = Σ_k n_k² / Σ_k n_k,
+
+    where w is what it would be if all answers of a cluster were alike. The trials are worth n* = N / d independent ones, cut by the
+    squared ratio of Student's quantiles for so few clusters (korn1998confidence); for a macro mean n* is what has its variance,
+    with two right and two wrong answers added to each fold. The interval is Wilson's for n* trials (wilson1927probable): it stays
+    within 0 and 1 and has a width even where every answer is right. A single cluster tells nothing: its interval is all there is.
 
     >>> ones = np.ones(100)
     >>> found = share(np.arange(100) < 90, ones)
@@ -50,13 +69,29 @@ def share(right: FloatArray, size: FloatArray) -> Share:
     (0.963, 0.0)
     """
     right, size = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in (right, size))
-    total = size.sum(axis=0)
-    p = right.sum(axis=0) / total
-    value, clusters = float(p.mean()), len(right)
-    effective = _effective(value, ((right - p * size) / total).mean(axis=1), clusters, float(total.sum()))
+    clusters, folds = right.shape
+    n, got = size.sum(axis=0), right.sum(axis=0)
+    p, trials = got / n, float(n.sum())
+    value = float(p.mean())
     if clusters < 2:
-        return Share(value, 0.0, 1.0, effective)
+        return Share(value, 0.0, 1.0, 1.0)
+    effect = _design_effect(right, size, p)
+    effective = (trials if folds == 1 else _effective_of_mean(got, n)) / effect
+    if clusters < trials:
+        effective *= (_quantile(int(trials)) / _quantile(clusters)) ** 2
+    effective = max(1.0, effective)
     return Share(value, *wilson(value, effective), effective)
+
+
+def _design_effect(right: FloatArray, size: FloatArray, p: FloatArray) -> float:
+    """d of `share`: how many times the variance of independent trials."""
+    n, folds = size.sum(axis=0), size.shape[1]
+    of_cluster = size.sum(axis=1)
+    worst = float((of_cluster**2).sum() / of_cluster.sum())
+    alone = float((p * (1 - p) / n).sum()) / folds**2
+    found = float((((right - p * size) / n).mean(axis=1) ** 2).sum()) / alone if alone > 0 else worst
+    telling = min(int((right.sum(axis=1) > 0).sum()), int(((size - right).sum(axis=1) > 0).sum()))
+    return max(1.0, (telling * found + worst) / (telling + 1))
 
 
 def share_of_alike(right: int, n: int) -> Share:
@@ -69,6 +104,38 @@ def share_of_alike(right: int, n: int) -> Share:
     if n < 2:
         return Share(p, 0.0, 1.0, 1.0)
     return Share(p, *wilson(p, float(n)), float(n))
+
+
+def mean_of_alike(shares: Sequence[Share]) -> Share:
+    """The mean of shares of independent trials, each counting the same, as in `share`.
+
+    >>> right, folds = np.arange(100) % 5 > 0, np.arange(100) % 2
+    >>> slow = share_of(right, np.arange(100), folds)
+    >>> found = mean_of_alike([share_of_alike(int(right[folds == f].sum()), 50) for f in (0, 1)])
+    >>> round(found.value - slow.value, 12), round(found.low - slow.low, 12)
+    (0.0, 0.0)
+    """
+    n, p = (np.array([getattr(s, name) for s in shares]) for name in ("effective", "value"))
+    value, trials = float(p.mean()), float(n.sum())
+    if trials < 2:
+        return Share(value, 0.0, 1.0, 1.0)
+    effective = _effective_of_mean(p * n, n)
+    return Share(value, *wilson(value, effective), effective)
+
+
+def _effective_of_mean(got: FloatArray, n: FloatArray) -> float:
+    """How many trials have the variance of a mean over folds; two right and two wrong answers are added to each fold."""
+    q = (got + 2) / (n + 4)
+    return max(1.0, float(q.mean() * (1 - q.mean()) / ((q * (1 - q) / n).sum() / len(n) ** 2)))
+
+
+def apart(clusters: IntArray) -> bool:
+    """Whether every trial is a cluster of its own; clusters are numbered from zero, without large gaps.
+
+    >>> apart(np.array([0, 2, 1])), apart(np.array([0, 1, 0]))
+    (True, False)
+    """
+    return bool((np.bincount(clusters) <= 1).all())
 
 
 def choice_shares(
@@ -112,51 +179,47 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * float(special.bdtr(min(only_first, only_second), n, 0.5))) if n else 1.0
 
 
-def paired(first: FloatArray, second: FloatArray, member: IntArray) -> Difference:
-    """The second share minus the first with its interval, and p of the exact test. `member` is the cluster of each trial.
+def paired(first: FloatArray, second: FloatArray, clusters: IntArray, folds: IntArray | None = None) -> Difference:
+    """The second share minus the first, its interval, and two p-values; with folds, of the means of the shares in each of them.
 
-    The interval is Wald's after adding half a trial to each of the four cells of the paired table (agresti2005simple), its variance
-    raised by what the clusters make of it. The exact test takes trials as independent.
+    `p` is McNemar's exact test, which takes trials as independent. `clustered` is a test that does not: under the null hypothesis
+    the signs of all gaps within a cluster may be turned around together, so that the sum of all gaps has the variance Σ_k G_k²,
+    where G_k is the sum of those in cluster k; it is left out where every trial is a cluster of its own. A mean over folds has no
+    single table of wins and losses, so that test is all there is for it. The interval is Wald's after adding half a trial to each
+    of the four cells of the paired table of a fold (agresti2005simple), its variance raised by what the clusters make of it.
 
     >>> one, two = np.repeat([1.0, 0, 1, 0], [60, 20, 5, 15]), np.repeat([1.0, 1, 0, 0], [60, 20, 5, 15])
     >>> found = paired(one, two, np.arange(100))
     >>> found.value, round(found.low, 3), round(found.high, 3), round(found.p, 4)
     (0.15, 0.052, 0.242, 0.0041)
     """
-    gap = second - first
-    n, value = len(gap), float(gap.mean())
-    gained, lost = int((gap > 0).sum()), int((gap < 0).sum())
+    gap = np.asarray(second - first, dtype=np.float64)
+    member = np.unique(clusters, return_inverse=True)[1].ravel()
+    fold = np.zeros(len(gap), np.int64) if folds is None else np.unique(folds, return_inverse=True)[1].ravel()
+    n = np.bincount(fold)
+    gained, lost = (np.bincount(fold, weights=side) for side in (gap > 0, gap < 0))
     cells, b, c = n + 2, gained + 0.5, lost + 0.5
-    alone = ((b + c) / cells - ((b - c) / cells) ** 2) / cells
-    sums = np.bincount(member, weights=gap - value)
-    clusters = int(np.count_nonzero(np.bincount(member)))
-    plain = float(((gap - value) ** 2).sum())
-    effect = float((sums**2).sum()) / plain if plain > 0 else n / clusters
-    reach = _quantile(clusters) * float(np.sqrt(alone * max(1.0, effect)))
-    middle = (b - c) / cells
-    return Difference(value, max(-1.0, middle - reach), min(1.0, middle + reach), mcnemar(lost, gained))
+    middle = float(((b - c) / cells).mean())
+    alone = float((((b + c) / cells - ((b - c) / cells) ** 2) / cells).sum()) / len(n) ** 2
+    weighted = gap / (n[fold] * len(n))
+    value = float(weighted.sum())
+    held = int(member.max()) + 1
+    error = float(np.sqrt(alone * _paired_effect(weighted, (gap - ((gained - lost) / n)[fold]) / (n[fold] * len(n)), member, held)))
+    flipped = 2 * float(special.ndtr(-abs(value) / np.sqrt((np.bincount(member, weights=weighted) ** 2).sum()))) if value else 1.0
+    reach = _quantile(held) * error
+    exact = mcnemar(int(lost.sum()), int(gained.sum())) if len(n) == 1 else flipped
+    together = flipped if held < len(gap) and len(n) == 1 else None
+    return Difference(value, max(-1.0, middle - reach), min(1.0, middle + reach), exact, clustered=together)
 
 
-def normal(value: float, error: float) -> Difference:
-    """A difference with a known standard error, under the normal distribution; no error at all tells nothing.
-
-    >>> normal(3.0, 1.0).p < 0.003, normal(0.0, 0.0).p
-    (True, 1.0)
-    """
-    reach = float(special.ndtri((1 + LEVEL) / 2)) * error
-    p = 2 * float(special.ndtr(-abs(value) / error)) if error > 0 else 1.0
-    return Difference(value, value - reach, value + reach, p)
-
-
-def _effective(value: float, influence: FloatArray, clusters: int, trials: float) -> float:
-    """n*, the independent trials that would be as sure; `influence` is each cluster's share in the error."""
-    if clusters < 2:
-        return 1.0
-    variance = float((influence**2).sum())
-    found = float(clusters) if value in (0.0, 1.0) else min(trials, value * (1 - value) / max(variance, 1e-300))
-    if clusters < trials:
-        found *= (_quantile(int(trials)) / _quantile(clusters)) ** 2
-    return max(1.0, found)
+def _paired_effect(weighted: FloatArray, centred: FloatArray, member: IntArray, clusters: int) -> float:
+    """How many times the variance of independent trials that of the gaps is, at least once; shrunken as in `share`."""
+    size = np.bincount(member)
+    worst = float((size.astype(np.float64) ** 2).sum() / size.sum())
+    plain = float((centred**2).sum())
+    found = float((np.bincount(member, weights=centred, minlength=clusters) ** 2).sum()) / plain if plain > 0 else worst
+    telling = int((np.bincount(member, weights=np.abs(weighted)) > 0).sum())
+    return max(1.0, (telling * found + worst) / (telling + 1))
 
 
 def _quantile(n: int) -> float:

@@ -107,6 +107,7 @@ class Difference:
     high: float
     p: float
     floor: float = 0.0  # the smallest p that so many replicates can tell
+    clustered: float | None = None  # p of a second test, which does not take trials as independent
 
 
 def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:

@@ -61,7 +61,7 @@ class Metric:
         """What scores without any information get in expectation: a constant scorer under ties, random ones in trials."""
         if isinstance(given, Ranks):
             return self.summarise(Ranks.level(given.count, given.gallery, given.gain))
-        return choice.chance_of(self.values, given)
+        return choice.chance(self.name, given)
 
     def with_k(self, k: int) -> Metric:
         """One member of a family: hit@k with k = 5 is hit@5."""

@@ -17,6 +17,7 @@ from scipy import special
 
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.metrics.choice import ASKED, chance
 
 Choice = Callable[[FloatArray], FloatArray]
 MOST = 400_000  # orders that are gone through; of more, so many are drawn (all of 3 captions x 3 images are 362,880)
@@ -139,7 +140,10 @@ def verdicts(findings: Iterable[Finding], level: float = LEVEL) -> tuple[Verdict
 
 
 def _verdict(finding: Finding, level: float) -> Verdict:
-    said = theory(finding.scorer, finding.choice, finding.shape)
+    if finding.scorer == "random" and finding.metric in ASKED:
+        said = Expected(chance(finding.metric, finding.shape), 0.0)  # known for every shape
+    else:
+        said = theory(finding.scorer, finding.choice, finding.shape)
     n = max(1, int(finding.effective))
     reach = float(special.ndtri(1 - level / 2)) * said.error
     low, high = (_quantile(q, n, said.value) / n for q in (level / 2, 1 - level / 2))

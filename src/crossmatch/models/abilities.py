@@ -18,7 +18,7 @@ from crossmatch.core.pairs import Similarity
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix, Scores
 from crossmatch.core.trials import Answers, Trials
-from crossmatch.models.cache import BATCH, ScoreCache, as_array, cached_matrix
+from crossmatch.models.cache import BATCH, ScoreCache, as_array, cached_matrix, require_pictures
 from crossmatch.models.likelihood import Captioner
 from crossmatch.models.pair_cache import cached_trials, items_of
 
@@ -50,6 +50,13 @@ class CrossEncoder(Protocol):
     """Looks at images and texts together: an array of shape (images, texts)."""
 
     def score(self, images: Sequence[Image], texts: Sequence[str]) -> ArrayLike: ...
+
+
+@runtime_checkable
+class PairScorer(Protocol):
+    """A cross encoder that also takes image n with text n, for many n at once: an array of shape (n,)."""
+
+    def score_pairs(self, images: Sequence[Image], texts: Sequence[str]) -> ArrayLike: ...
 
 
 @runtime_checkable
@@ -115,11 +122,12 @@ def outcomes_of(
     if isinstance(model, ImageEncoder | TextEncoder):
         return list(zip(tasks, map(Outcomes.of, _embedded_trials(model, tasks, batch)), strict=True))
     score, system = _scorer(model), getattr(model, "signature", None)
-    if getattr(model, "sees", "") == "texts":  # it would open pictures for nothing, and may have none
+    if getattr(model, "sees", "") in ("texts", "ids"):  # it would open pictures for nothing, and may have none
         shown, cache = [replace(trials, open_image=str) for trials in tasks], None  # type: ignore[arg-type]
     else:
         shown = list(tasks)
-    scored = (cached_trials(score, trials, batch=batch, cache=cache, system=system) for trials in shown)
+    pairs = model.score_pairs if isinstance(model, PairScorer) else None
+    scored = (cached_trials(score, trials, batch=batch, cache=cache, system=system, pairs=pairs) for trials in shown)
     return list(zip(tasks, map(Outcomes.of, scored), strict=True))
 
 
@@ -183,6 +191,7 @@ def _embed(model: object, collection: Collection, batch: int) -> Embeddings:
     """One pass over the images, if the model embeds images, and one over the captions, if it embeds texts."""
     images = captions = None
     if isinstance(model, ImageEncoder):
+        require_pictures(collection)
         asked = model.embed_images
         images = _batches(lambda at: asked(collection.images(at)), collection.shape[0], batch, "embedding images")
     if isinstance(model, TextEncoder):

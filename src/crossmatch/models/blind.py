@@ -19,6 +19,7 @@ import numpy as np
 
 from crossmatch.core.arrays import BoolArray, FloatArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.trials import Trials
 from crossmatch.models.ngram import ORDER, NgramModel, tokens
 from crossmatch.models.text import file_hash
 
@@ -101,6 +102,11 @@ class Ngram:
         """The tokens of each caption that the likelihood runs over: its words and its end."""
         return np.asarray([self.model.length(text) for text in texts], dtype=np.float64)
 
+    def notes_on(self, trials: Trials) -> tuple[str, ...]:
+        """A warning where the answers were among what it was fitted on."""
+        share = float(self.seen(trials.captions.ravel().tolist()).mean())
+        return (f"{100 * share:.1f} % of the captions are among those that the language model was fitted on",) if share else ()
+
     def seen(self, texts: Sequence[str]) -> BoolArray:
         """Which of the captions the model was fitted on."""
         return np.asarray([self.model.has(text) for text in texts], dtype=np.bool_)
@@ -176,7 +182,7 @@ def read_texts(path: Path) -> list[str]:
         texts = [text for text in reader(path.read_bytes().decode("utf-8-sig")) if text.strip()]
     except CrossmatchError as error:
         raise CrossmatchError(f"{path}: {error}") from None
-    except (ValueError, csv.Error) as error:
+    except (ValueError, csv.Error, RecursionError) as error:
         raise CrossmatchError(f"{path} cannot be read as {path.suffix} ({error}). Write it again.") from None
     if not texts:
         raise CrossmatchError(f"{path} holds no captions. Write at least one.")

@@ -101,6 +101,7 @@ def cached_matrix(
     texts = sorted_.texts()
     pictures = lru_cache(maxsize=1)(sorted_.images)  # those of one image block
     blocks = blocks_of(collection.shape, batch)
+    require_pictures(collection)
     values: NDArray[Any] | None = None
     with kept_scores(cache, system, sorted_, (), batch, len(blocks)) as shelf:
         for block in track(blocks, "scoring"):
@@ -113,6 +114,17 @@ def cached_matrix(
             values[_place(image_order[block.images], caption_order[block.captions])] = part
     assert values is not None  # a collection is never empty
     return Matrix(collection.image_ids, collection.caption_ids, values)
+
+
+def require_pictures(collection: Collection) -> None:
+    """Refuse to begin where some of the pictures are known not to be there."""
+    find = getattr(collection.open_image, "absent", None)
+    absent: list[str] = find(collection.image_ids.tolist()) if find else []
+    if absent:
+        raise CrossmatchError(
+            f"{len(absent):,} of {collection.shape[0]:,} pictures are missing; the first is of image {absent[0]!r}. Get them "
+            "(`crossmatch data list` says how), or give precomputed scores: -m precomputed:FILE"
+        )
 
 
 def _place(images: IntArray, captions: IntArray) -> Any:

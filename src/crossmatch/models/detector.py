@@ -18,17 +18,6 @@ from crossmatch.models.text import file_hash
 THRESHOLD = 0.5
 COLUMNS = ("text_pred", "img_pred", "label")
 
-# SugarCrepe's trials are named by subset. Its table, and the detectors' files, have so many rows of each, one subset after another.
-SUGARCREPE = (
-    ("add_obj", 2_062),
-    ("add_att", 692),
-    ("replace_obj", 1_652),
-    ("replace_att", 788),
-    ("replace_rel", 1_406),
-    ("swap_obj", 246),
-    ("swap_att", 666),
-)
-
 
 def detected(probability: FloatArray, threshold: float = THRESHOLD) -> BoolArray:
     """Whether the type of each item is predicted right; columns: the natural (positive) and the synthetic (negative) one.
@@ -92,6 +81,8 @@ def read_detector(path: Path) -> Detected:
         names, *rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise CrossmatchError(f"{path} cannot be read as csv ({error}). Write it again.") from None
+    if len(set(names)) < len(names):
+        raise CrossmatchError(f"{path} has a column twice among {', '.join(names)}. Keep one of them.")
     if not {"text_pred", "label"} <= set(names):
         raise CrossmatchError(f"{path} has the columns {', '.join(names) or '(none)'}; {', '.join(COLUMNS)} were expected.")
     values = {name: _numbers(path, rows, names.index(name), name) for name in COLUMNS if name in names}
@@ -145,27 +136,27 @@ class Detector:
     def scores(self, data: object) -> TrialScores | TrialOutcomes:
         text, image = self.detected.text, self.detected.image
         shape = data.shape if isinstance(data, Trials) else None
-        ids = self.detected.ids if self.detected.ids is not None else official_ids(len(text), shape)
-        if shape == (2, 1):
-            return TrialScores(ids, -text[:, :, None])
-        if shape == (2, 2) and image is not None:
-            return TrialOutcomes(ids, outcomes_of_detector(text, image, self.threshold))
+        if isinstance(data, Trials) and shape == (2, 1):
+            return TrialScores(self._ids(data), -text[:, :, None]).among(self._asked(data))
+        if isinstance(data, Trials) and shape == (2, 2) and image is not None:
+            return TrialOutcomes(self._ids(data), outcomes_of_detector(text, image, self.threshold)).among(self._asked(data))
         lacks = " and the column img_pred, which the file lacks" if shape == (2, 2) else ""
         raise CrossmatchError(
             f"a detector answers trials of two captions with one image, or two images{lacks}; this task is of another kind. "
             "Take bivlc or sugarcrepe."
         )
 
+    def _ids(self, trials: Trials) -> IdArray:
+        """The file's own ids, or those of the trials in the official order."""
+        return self.detected.ids if self.detected.ids is not None else trials.names_by_row(len(self.detected.text))
 
-def official_ids(rows: int, shape: tuple[int, int] | None) -> IdArray:
-    """The ids of trials that a file has in the official order: SugarCrepe's by subset, all others by their row, from zero.
+    def _asked(self, trials: Trials) -> IdArray:
+        """Rows of the official file that are no trial of the benchmark are left out."""
+        return trials.ids if self.detected.ids is None and trials.spans(len(self.detected.text)) else self._ids(trials)
 
-    >>> official_ids(2, (2, 2)).tolist(), official_ids(7_512, (2, 1))[[0, 2_061, 2_062]].tolist()
-    (['0', '1'], ['add_obj/0', 'add_obj/2061', 'add_att/0'])
-    """
-    if shape == (2, 1) and rows == sum(size for _, size in SUGARCREPE):
-        return np.asarray([f"{subset}/{n}" for subset, size in SUGARCREPE for n in range(size)])
-    return np.arange(rows).astype(np.str_)
+    def notes_on(self, trials: Trials) -> tuple[str, ...]:
+        """How often the type of an item is predicted right."""
+        return tuple(f"{what}: {100 * share:.2f} % right" for what, share in self.detected.accuracies(self.threshold).items())
 
 
 def outcomes_of_detector(text: FloatArray, image: FloatArray, threshold: float = THRESHOLD) -> Outcomes:
@@ -174,10 +165,8 @@ def outcomes_of_detector(text: FloatArray, image: FloatArray, threshold: float =
     >>> outcomes_of_detector(np.array([[0.2, 0.6], [0.7, 0.7]]), np.array([[0.1, 0.9], [0.1, 0.9]])).tied
     array([False,  True])
     """
-    won = Outcomes.from_wins(detector_outcomes(text, image, threshold), (2, 2))
     tie = (text[:, 0] == text[:, 1]) | (image[:, 0] == image[:, 1])
-    kind = won.codes.dtype.type
-    return Outcomes(won.codes | tie.astype(won.codes.dtype) << kind(2 * won.matched), won.shape)
+    return Outcomes.from_wins(detector_outcomes(text, image, threshold), (2, 2), tie)
 
 
 def detector(rest: str) -> Detector:

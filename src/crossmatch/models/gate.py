@@ -1,82 +1,71 @@
 """The trust gate: scorers that know nothing, and whose score on every kind of trial follows from theory.
 
-A benchmark that gives one of them more than `metrics.theory` says has a leak: an order that tells the answer, ties that win,
-candidates that differ without a look at the other side. They need neither pictures nor a model.
+They are asked as any cross encoder is, trial by trial and in the order presented, but see ids of images instead of pictures. One
+that gets more or less than `metrics.theory` says has found a fault in the evaluation: an order that tells the answer, ties
+that win, scores put to the wrong pair. What the wording of captions gives away, `blind` and `detector` find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.presented import presented, uniform
-from crossmatch.core.trials import Trials, TrialScores
+from crossmatch.core.arrays import FloatArray
+from crossmatch.core.errors import WrongWords
+from crossmatch.core.presented import uniform
+
+Names = Sequence[str]
 
 
 @dataclass(frozen=True)
 class GateScorer:
-    """A scorer of trials by name; `says(trials, seed)` are its scores, or what broadcasts to (N, C, I).
+    """A scorer by name; `says(images, texts, seed)` are its scores, or what broadcasts to (images, texts).
 
-    >>> trials = Trials(["t0"], [["a.jpg", "b.jpg"]], [["A cat.", "A dog."]], [""])
-    >>> gate_scorer("constant").scores(trials).values.tolist()
-    [[[0.0, 0.0], [0.0, 0.0]]]
+    >>> gate_scorer("position-biased").score(["b.jpg", "a.jpg"], ["A cat.", "A dog."])
+    array([[2., 1.],
+           [1., 0.]])
     """
 
     name: str
     about: str
-    says: Callable[[Trials, int], FloatArray] = field(repr=False)
+    says: Callable[[Names, Names, int], FloatArray] = field(repr=False)
     seed: int = 0
+    sees: str = "ids"
 
     @property
     def signature(self) -> str:
         return f"gate:{self.name}|seed:{self.seed}"
 
-    def scores(self, data: object) -> TrialScores:
-        if not isinstance(data, Trials):
-            raise CrossmatchError(
-                f"gate:{self.name} answers forced choices, and this task has none. For retrieval, take random and oracle."
-            )
-        return TrialScores(data.ids, np.broadcast_to(self.says(data, self.seed), (len(data.ids), *data.shape)))
+    def score(self, images: Names, texts: Names) -> FloatArray:
+        return np.broadcast_to(self.says(images, texts, self.seed), (len(images), len(texts)))
 
 
-def constant(trials: Trials, seed: int = 0) -> FloatArray:
+def constant(images: Names, texts: Names, seed: int) -> FloatArray:
     """Level scores: every comparison is a tie, and a tie loses."""
-    return np.zeros((1, 1, 1))
+    return np.zeros((1, 1))
 
 
-def random(trials: Trials, seed: int = 0) -> FloatArray:
-    """A number of its own for every pair of every trial: chance."""
-    return uniform(trials.ids, int(np.prod(trials.shape)), "gate random", seed).reshape(-1, *trials.shape)
+def random(images: Names, texts: Names, seed: int) -> FloatArray:
+    """A number of its own for every pair: chance."""
+    pairs = [f"{image}\0{text}" for image in images for text in texts]
+    return uniform(pairs, 1, "gate random", seed).reshape(len(images), len(texts))
 
 
-def text_blind(trials: Trials, seed: int = 0) -> FloatArray:
+def text_blind(images: Names, texts: Names, seed: int) -> FloatArray:
     """A number for each image, whatever the caption. The same image has the same number in every trial."""
-    return _by_name(trials.images, "gate text-blind", seed)[:, None, :]
+    return uniform(list(images), 1, "gate text-blind", seed)
 
 
-def image_blind(trials: Trials, seed: int = 0) -> FloatArray:
+def image_blind(images: Names, texts: Names, seed: int) -> FloatArray:
     """A number for each caption's text, whatever the image. The same text has the same number in every trial."""
-    return _by_name(trials.captions, "gate image-blind", seed)[:, :, None]
+    return uniform(list(texts), 1, "gate image-blind", seed).T
 
 
-def position_biased(trials: Trials, seed: int = 0) -> FloatArray:
-    """The earlier an image or a caption was shown, the higher: always the first candidate (`core.presented`)."""
-    images, captions = presented(trials, seed)
-    return np.asarray(-_place(captions)[:, :, None] - _place(images)[:, None, :], dtype=np.float64)
-
-
-def _by_name(names: np.ndarray[tuple[int, int], np.dtype[np.str_]], purpose: str, seed: int) -> FloatArray:
-    distinct, which = np.unique(names, return_inverse=True)
-    return np.asarray(uniform(distinct, 1, purpose, seed)[which.ravel(), 0].reshape(names.shape), dtype=np.float64)
-
-
-def _place(order: IntArray) -> IntArray:
-    """When each candidate was shown: the inverse of the order."""
-    return np.asarray(np.argsort(order, axis=1), dtype=np.int64)
+def position_biased(images: Names, texts: Names, seed: int) -> FloatArray:
+    """The earlier an image or a caption is shown, the higher: always the first candidate."""
+    return np.asarray(np.arange(len(images))[::-1, None] + np.arange(len(texts))[::-1], dtype=np.float64)
 
 
 GATE: tuple[GateScorer, ...] = (

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.trials import Trials
 from crossmatch.models.cache import as_array
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class ByLikelihood:
     ...     def log_likelihood(self, images, texts):
     ...         return [[-0.7 * len(text.split()) for text in texts] for _ in images]
     >>> ByLikelihood(Coin(), "plain").score([None], ["a dog", "a red dog"]).round(2), ByLikelihood(Coin()).signature
-    (array([[-1.4, -2.1]]), 'coin|likelihood:per-token')
+    (array([[-1.4, -2.1]]), 'coin|likelihood:per-word')
     """
 
     model: Captioner
@@ -51,9 +53,19 @@ class ByLikelihood:
             raise WrongWords(f"likelihood is {self.how!r}; one of {', '.join(HOW)} was expected.")
 
     @property
+    def kind(self) -> str:
+        """What the sum is divided by, for the signature: the model's own tokens, words where it does not count them, or nothing."""
+        return "per-word" if self.how == "per-token" and not hasattr(self.model, "lengths") else self.how
+
+    @property
     def signature(self) -> str | None:
         own = getattr(self.model, "signature", None)
-        return None if own is None else f"{own}|likelihood:{self.how}"
+        return None if own is None else f"{own}|likelihood:{self.kind}"
+
+    def notes_on(self, trials: Trials) -> tuple[str, ...]:
+        """What must be said beside its results."""
+        own = getattr(self.model, "notes_on", None)
+        return (f"scored by log-likelihood, {self.kind}", *(own(trials) if own else ()))
 
     @property
     def sees(self) -> str:
@@ -67,12 +79,14 @@ class ByLikelihood:
                 f"log_likelihood(images, texts) gave shape {found.shape}; {(len(images), len(texts))} (images x texts) was "
                 "expected."
             )
-        return found / self._lengths(texts) if self.how == "per-token" else found
+        if found.dtype.kind not in "fiu":
+            raise CrossmatchError(f"log_likelihood(images, texts) gave {found.dtype}; real numbers were expected.")
+        return np.asarray(found / self._lengths(texts) if self.how == "per-token" else found, dtype=np.float64)
 
     def _lengths(self, texts: Sequence[str]) -> NDArray[Any]:
         count = getattr(self.model, "lengths", None)
         found = as_array(count(texts) if count else [len(text.split()) for text in texts], "lengths")
-        if found.shape != (len(texts),) or not (found > 0).all():
+        if found.shape != (len(texts),) or found.dtype.kind not in "fiu" or not (np.isfinite(found) & (found > 0)).all():
             raise CrossmatchError(
                 f"lengths(texts) gave {found!r:.60} for {len(texts)} texts; a number above zero was expected for each."
             )

@@ -19,38 +19,54 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.presented import presented
 from crossmatch.core.progress import track
 from crossmatch.core.trials import Trials
-from crossmatch.models.cache import ScoreCache, as_array, kept_scores
+from crossmatch.models.cache import ScoreCache, as_array, kept_scores, require_pictures
 from crossmatch.models.shelf import Block
 
-PICTURES = 256  # open at a time: trials that share an image are often neighbours
+EXACT = 1 << 53  # whole numbers up to here are told apart
+PICTURES = 256  # open at a time
 
 
 def cached_trials(
-    score: Callable[..., ArrayLike], trials: Trials, *, batch: int, cache: ScoreCache | None = None, system: str | None = None
+    score: Callable[..., ArrayLike],
+    trials: Trials,
+    *,
+    batch: int,
+    cache: ScoreCache | None = None,
+    system: str | None = None,
+    pairs: Callable[..., ArrayLike] | None = None,
 ) -> FloatArray:
     """The score of each caption with each image of every trial, shape (N, C, I).
 
-    `score(images, texts)` is asked once for each trial. If it has an attribute `pairs`, then `score.pairs(images, texts)` is asked
-    instead for many pairs at once, image n with text n, which is what a large model on a GPU needs.
+    `score(images, texts)` is asked once for each trial. Where `pairs` is given, `pairs(images, texts)` is asked instead for many
+    pairs at once, image n with text n, which is what a large model on a GPU needs. Trials that share images are asked one after the
+    other, so that a picture is rarely opened twice.
 
     >>> pets = Trials(["t0"], [["cat", "dog"]], [["A cat."]], [""], open_image=str)
     >>> cached_trials(lambda images, texts: [[float(i in t) for t in texts] for i in images], pets, batch=8)
     array([[[1., 0.]]])
     """
+    order = np.argsort(trials.clusters, kind="stable")
+    trials = trials.chosen(order)
     n, (c, i) = len(trials.ids), trials.shape
     opened = lru_cache(maxsize=PICTURES)(_opener(trials))
+    items, _ = items_of([trials])
+    require_pictures(items)
     orders = presented(trials)
     out = np.empty((n, c, i))
     blocks = [Block(range(at, min(at + batch, n)), range(c * i)) for at in range(0, n, batch)]
-    with kept_scores(cache, system, items_of([trials])[0], _facts(trials), batch, len(blocks)) as shelf:
+    with kept_scores(cache, system, items, _facts(trials), batch, len(blocks)) as shelf:
         for block in track(blocks, "scoring"):
             part = shelf.find(block) if shelf else None
             if part is None:
-                ask = _asked_in_bulk if hasattr(score, "pairs") else _asked
-                part = ask(score, trials, block.images, opened, orders).reshape(block.shape)
+                asked = (
+                    _asked(score, trials, block.images, opened, orders)
+                    if pairs is None
+                    else _asked_in_bulk(pairs, trials, block.images, opened, orders)
+                )
+                part = asked.reshape(block.shape)
                 if shelf:
                     shelf.keep(block, part)
-            out[block.images.start : block.images.stop] = part.reshape(-1, c, i)
+            out[order[block.images.start : block.images.stop]] = part.reshape(-1, c, i)
     return out
 
 
@@ -69,13 +85,13 @@ def _asked(score: Callable[..., ArrayLike], trials: Trials, which: range, opened
     return out
 
 
-def _asked_in_bulk(score: Any, trials: Trials, which: range, opened: Opened, orders: Orders) -> FloatArray:
+def _asked_in_bulk(pairs: Callable[..., ArrayLike], trials: Trials, which: range, opened: Opened, orders: Orders) -> FloatArray:
     """The same in one call for all pairs of some trials, in the order in which each trial is shown."""
     rows = np.arange(which.start, which.stop)[:, None, None]
     image, caption = np.broadcast_arrays(orders[0][which.start : which.stop, None, :], orders[1][which.start : which.stop, :, None])
     names, texts = trials.images[rows, image], trials.captions[rows, caption]
-    given = score.pairs([opened(name) for name in names.ravel().tolist()], texts.ravel().tolist())
-    part = _checked(given, (names.size,), trials.ids[which.start : which.stop], "score.pairs(images, texts)")
+    given = pairs([opened(name) for name in names.ravel().tolist()], texts.ravel().tolist())
+    part = _checked(given, (names.size,), trials.ids[which.start : which.stop], "score_pairs(images, texts)")
     out = np.empty(names.shape)
     out[rows - which.start, caption, image] = part.reshape(names.shape)
     return out
@@ -85,16 +101,20 @@ def _checked(given: ArrayLike, shape: tuple[int, ...], ids: IdArray, what: str) 
     part = as_array(given, "scoring")
     if part.shape != shape:
         named = "images x texts" if len(shape) == 2 else "pairs"
-        raise CrossmatchError(f"{what} gave shape {part.shape}; {shape} ({named}) was expected.")
+        raise CrossmatchError(f"{what} gave shape {part.shape} in trial {str(ids[0])!r}; {shape} ({named}) was expected.")
     if part.dtype.kind not in "fiub":
         raise CrossmatchError(f"{what} gave {part.dtype}; real numbers were expected.")
+    if part.dtype.kind in "iu" and part.size and int(np.abs(part.astype(object)).max()) > EXACT:
+        raise CrossmatchError(f"{what} gave a whole number beyond 2^53 in trial {str(ids[0])!r} or after it. Give floating point.")
+    with np.errstate(over="ignore"):  # a long double may become infinite here, and is refused below
+        part = part.astype(np.float64)
     bad = ~np.isfinite(part.reshape(len(ids), -1)).all(axis=1)
     if bad.any():
         raise CrossmatchError(
             f"{what} gave NaN or infinity in trial {str(ids[bad.argmax()])!r}, and nothing of its block is kept. Look for a "
             "division by zero or an overflow in the model."
         )
-    return np.asarray(part, dtype=np.float64)
+    return part
 
 
 def _opener(trials: Trials) -> Callable[[str], Any]:

@@ -71,7 +71,10 @@ class ByRow:
                     f"row {data.rows[n] + 1} has the caption {str(self.captions[data.rows[n], 0])!r:.80}, but trial "
                     f"{str(data.ids[n])!r} in its place has {str(data.captions[n, 0])!r:.80}. Rows must be in the official order."
                 )
-        return TrialOutcomes(names, self.outcomes)
+        answers = TrialOutcomes(names, self.outcomes)
+        return (
+            answers.among(data.ids) if data.spans(len(names)) else answers
+        )  # the official file may have rows that are no trial here
 
 
 def read(path: Path) -> Scores | Answers | ByRow:
@@ -148,6 +151,10 @@ def read_trials(path: Path) -> TrialScores | TrialOutcomes | ByRow:
 
 def _read_outcomes(names: list[str], rows: list[list[str]], wins: tuple[str, ...]) -> TrialOutcomes | ByRow:
     """Right or wrong, with a `trial_id` or in the official order."""
+    if not rows:
+        raise CrossmatchError("it has a head but no rows. Write one row per trial.")
+    if len(set(names)) < len(names):
+        raise CrossmatchError(f"a column is there twice among {', '.join(names)}. Keep one of them.")
     key = names.index("trial_id") if "trial_id" in names else None
     found = np.zeros((len(rows), len(wins)), dtype=bool)
     for n, row in enumerate(rows):
@@ -157,7 +164,9 @@ def _read_outcomes(names: list[str], rows: list[list[str]], wins: tuple[str, ...
         for at, name in enumerate(wins):
             said = TRUTH.get(row[names.index(name)].strip().lower())
             if said is None:
-                raise CrossmatchError(f"{called} has {name} = {row[names.index(name)]!r}; True or False (or 1 or 0) was expected.")
+                raise CrossmatchError(
+                    f"{called} has {name} = {row[names.index(name)]!r}; True or False (or 1 or 0) was expected. Mend it."
+                )
             found[n, at] = said
     if len(wins) == len(WINS):
         outcomes = Outcomes.from_wins(found, (2, 2))

@@ -156,7 +156,7 @@ def compared(trials: Trials, seed: int = 0) -> Compared:
     answered: list[int] = []
     chosen: list[list[str]] = []
     for n, (name, images) in enumerate(zip(trials.ids.tolist(), trials.images.tolist(), strict=True)):
-        query = " ".join(str(trials.captions[n, 0]).split())
+        query = " ".join(str((trials.captions if trials.unaltered is None else trials.unaltered)[n, 0]).split())
         said = [_without(tidy.get(images[0], []), query), *(tidy.get(image, []) for image in images[1:])]
         k = min(map(len, said))
         if k:

@@ -14,7 +14,8 @@ from crossmatch.metrics.proportion import Share
 from crossmatch.metrics.table import metric
 from crossmatch.report.analysis_page import Panel, as_svg
 from crossmatch.report.distribution import Apart
-from crossmatch.report.gap import PAIRS, Difficulty, Found, Ranking, direction_tables, gap, ranking_table, signed
+from crossmatch.report.gap import PAIRS, Difficulty, Found, Ranking, gap
+from crossmatch.report.gap_tables import direction_tables, ranking_table, signed
 from crossmatch.report.plots import COLOURS
 from crossmatch.report.statistics import Compared, length_quantile
 from crossmatch.report.tables import Table
@@ -117,7 +118,7 @@ def _direction_panel(found: Found, task: str) -> Panel:
                 axes.plot([first, second], [y, y], color="#bbbbbb", lw=2, zorder=1)
                 for share, colour in zip(g.shares, COLOURS, strict=False):
                     _dot(axes, share, y, colour)
-                sure = "" if g.p < 0.05 else " ?"
+                sure = "" if g.sure else " ?"
                 axes.text((first + second) / 2, y - 0.2, f"{signed(second - first, 1, '+')}{sure}", ha="center", va="bottom",
                           fontsize=9, color=INK)  # fmt: skip
             for name, colour in zip(pair, COLOURS, strict=False):
@@ -158,9 +159,7 @@ def _category_panel(found: Found, task: str) -> Panel:
         axes.grid(axis="y", visible=False)
         axes.legend(ncols=min(4, len(models)), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, handletextpad=0.2)
 
-    about = (
-        "With 95 % intervals, the hardest first: above the line whole categories, below it what they consist of. Dotted: chance."
-    )
+    about = "With 95 % intervals, the lowest first: above the line whole categories, below it what they consist of. Dotted: chance."
     return Panel(f"{task}: which category is hardest?", about, 0.12 * len(mine) * (len(models) + 1) + 1.3, draw)
 
 

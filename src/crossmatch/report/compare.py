@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from crossmatch.core.progress import track
 from crossmatch.core.result import Part, Result, Row
 from crossmatch.metrics.measure import replicates_of
 from crossmatch.metrics.pairs import gap
-from crossmatch.metrics.proportion import normal, paired
+from crossmatch.metrics.proportion import paired
 from crossmatch.metrics.significance import Difference, Draws, compare_replicates, holm, replicate_means
 from crossmatch.metrics.table import Metric, metric
 
@@ -26,7 +26,8 @@ SAMPLES = 10_000  # more than for an interval: after Holm's correction over doze
 class Comparison:
     """One number of two models, the difference second minus first, and p after Holm's correction.
 
-    The correction is over all rows; for trials, over the categories of a metric, the whole among them.
+    The correction is over all rows; for trials, over the categories of a metric, the whole among them. Where trials are not
+    independent, `clustered` is the p of the test over clusters, corrected alike, and a verdict needs both.
     """
 
     task: str
@@ -34,6 +35,7 @@ class Comparison:
     second: Row
     difference: Difference
     p: float
+    clustered: float | None = None
 
     @property
     def at_floor(self) -> bool:
@@ -43,7 +45,7 @@ class Comparison:
     @property
     def better(self) -> int:
         """1 if the second is better, -1 if the first is, 0 if they cannot be told apart at p < .05."""
-        if self.p >= 0.05 or self.difference.value == 0:
+        if max(self.p, self.clustered or 0.0) >= 0.05 or self.difference.value == 0:
             return 0
         return 1 if (self.difference.value > 0) == metric(self.first.metric).higher_is_better else -1
 
@@ -69,17 +71,22 @@ def compare(first: Result, second: Result) -> list[Comparison]:
         require_same_protocol(row, rows[row.key], first.model, second.model)
     parts = list(dict.fromkeys(row.part for row in shared))
     found = [pair for part in track(parts, "comparing") for pair in _differences(first, second, part, shared, rows)]
-    adjusted = _corrected(found)
-    return [Comparison(first.task, a, b, difference, p) for (a, b, difference), p in zip(found, adjusted, strict=True)]
-
-
-def _corrected(found: Sequence[tuple[Row, Row, Difference]]) -> list[float]:
     families = [row.metric if metric(row.metric).shape == "trials" else "" for row, _, _ in found]
-    adjusted = [0.0] * len(found)
+    adjusted = _corrected(families, [d.p for _, _, d in found])
+    over_clusters = _corrected(families, [d.p if d.clustered is None else d.clustered for _, _, d in found])
+    return [
+        Comparison(first.task, a, b, d, p, None if d.clustered is None else q)
+        for (a, b, d), p, q in zip(found, adjusted, over_clusters, strict=True)
+    ]
+
+
+def _corrected(families: Sequence[str], p: Sequence[float]) -> list[float]:
+    """Holm's correction within each family."""
+    adjusted = [0.0] * len(p)
     for family in dict.fromkeys(families):
         at = [n for n, name in enumerate(families) if name == family]
-        for n, p in zip(at, holm([found[n][2].p for n in at]), strict=True):
-            adjusted[n] = p
+        for n, value in zip(at, holm([p[n] for n in at]), strict=True):
+            adjusted[n] = value
     return adjusted
 
 
@@ -139,17 +146,10 @@ def _differences(
 
 
 def _choices(first: Part, second: Part, m: Metric) -> Difference:
-    """Two models on the same trials. The mean over categories has no table of wins and losses: there the normal test does."""
+    """Two models on the same trials."""
     one, other = (np.asarray(m.values(part.evidence), dtype=np.float64) for part in (first, second))
-    member = np.unique(first.clusters, return_inverse=True)[1].ravel()
-    if first.folds is None:
-        found = paired(one, other, member)
-        return Difference(100 * found.value, 100 * found.low, 100 * found.high, found.p)
-    gap, folds = other - one, np.unique(first.folds, return_inverse=True)[1].ravel()
-    size = np.bincount(folds)
-    value = float((np.bincount(folds, weights=gap) / size).mean())
-    spread = np.bincount(member, weights=(gap - (np.bincount(folds, weights=gap) / size)[folds]) / size[folds]) / len(size)
-    return normal(100 * value, 100 * float(np.sqrt((spread**2).sum())))
+    found = paired(one, other, first.clusters, first.folds)
+    return replace(found, value=100 * found.value, low=100 * found.low, high=100 * found.high)
 
 
 def _total(result: Result, members: tuple[str, ...]) -> FloatArray:

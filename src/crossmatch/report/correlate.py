@@ -18,8 +18,10 @@ from crossmatch.metrics.rank_correlation import LEAST, Masked, tau_b, tau_b_inte
 from crossmatch.metrics.significance import holm
 from crossmatch.metrics.table import metric
 from crossmatch.report.compare import require_same_protocol
+from crossmatch.report.gate import is_gate
 from crossmatch.report.published import HARMLESS, published_table
 from crossmatch.report.tables import NONE, Table, p_value
+from crossmatch.report.variants import is_variant
 
 MEAN = "mean"
 PAIRED = ("i2t", "t2i")  # the directions that the papers average over
@@ -56,6 +58,7 @@ class Scoreboard:
     values: FloatArray
     present: BoolArray
     notes: Mapping[str, str] = field(default_factory=dict)  # metric -> what must be known to read its column
+    left_out: str = ""  # what was given and is not in it
 
     def with_metrics(self, names: Sequence[str]) -> Scoreboard:
         """The columns of these metrics alone, such as `hit@1`."""
@@ -98,10 +101,9 @@ def correlate(board: Scoreboard, samples: int = 0, seed: int = 0) -> Correlation
     0.47
     """
     if len(board.models) < LEAST:
-        raise CrossmatchError(
-            f"{len(board.models)} {'model is' if len(board.models) == 1 else 'models are'} there "
-            f"({', '.join(board.models)}); the order of models can be compared from {LEAST} on. Evaluate more models."
-        )
+        there = f"{len(board.models)} {'model is' if len(board.models) == 1 else 'models are'} there"
+        named = f" ({', '.join(board.models)})" if board.models else ""
+        raise CrossmatchError(f"{there}{named}; the order of models can be compared from {LEAST} on. Evaluate more models.")
     if len(board.metrics) < 2:
         raise CrossmatchError(f"only {', '.join(board.metrics) or 'no metric'} is there; a correlation needs two metrics.")
     turned = board.values * np.asarray([1 if _more_is_better(key) else -1 for key in board.metrics])
@@ -114,15 +116,19 @@ def correlate(board: Scoreboard, samples: int = 0, seed: int = 0) -> Correlation
     return Correlation(board, found.tau, found.models, tau_b_p_values(turned, board.present), low, high)
 
 
-def scoreboard(results: Sequence[Result], mean_directions: bool = True) -> Scoreboard:
+def scoreboard(results: Sequence[Result], mean_directions: bool = True, categories: bool = False) -> Scoreboard:
     """Every number of every model, under `task:part/metric`. Unequal protocols are refused, as everywhere.
 
-    With `mean_directions` i2t and t2i are averaged, as in the papers, where a model has both; else each stands for itself.
+    With `mean_directions` i2t and t2i are averaged, as in the papers, where a model has both; else each stands for itself. Scorers
+    of the trust gate are no models, and an altered query makes no metric: both are left out, and so are the categories of trials,
+    which are parts of the whole, unless `categories` asks for them.
     """
     rows: dict[str, dict[str, Row]] = {}
-    for result in results:
+    models = [r for r in results if not is_gate(r)]
+    shown = [r for r in models if not is_variant(r)]
+    for result in shown:
         unlike = "".join(f"+{k}={v}" for k, v in sorted(result.options.items()) if k not in HARMLESS)
-        for row in result.rows:
+        for row in (row for row in result.rows if categories or not row.part or metric(row.metric).shape != "trials"):
             column = rows.setdefault(f"{result.task}{unlike}:{row.key}", {})
             if result.model in column:
                 raise CrossmatchError(
@@ -133,7 +139,10 @@ def scoreboard(results: Sequence[Result], mean_directions: bool = True) -> Score
             require_same_protocol(column.get(first, row), row, first, result.model)
             column[result.model] = row
     values = {key: {model: row.value for model, row in column.items()} for key, column in rows.items()}
-    return _board("measured", _averaged(values) if mean_directions else values)
+    board = _board("measured", _averaged(values) if mean_directions else values)
+    counts = (("of scorers of the trust gate", len(results) - len(models)), ("of other queries", len(models) - len(shown)))
+    told = ", ".join(f"{n} {kind}" for kind, n in counts if n)
+    return replace(board, left_out=f"results left out: {told}" if told else "")
 
 
 def published_scoreboard() -> Scoreboard:
@@ -293,6 +302,7 @@ def _notes(found: Correlation) -> tuple[str, ...]:
     few = {name[key] for key, there in zip(keys, found.board.present.T, strict=True) if there.sum() < n}
     if few:
         notes.append(f"not all models have {', '.join(sorted(few))}: each τ is over the models that have both metrics")
+    notes += [found.board.left_out] if found.board.left_out else []
     return (*notes, *(note for key, note in found.board.notes.items() if key in keys))
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from crossmatch.benchmarks import benchmark_named
+from crossmatch.benchmarks.formats.table import text_of
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.outcomes import Outcomes
@@ -18,13 +21,15 @@ from crossmatch.core.result import Part, Result
 from crossmatch.core.trials import Trials
 from crossmatch.metrics.choice import ASKED
 from crossmatch.metrics.measure import applies
-from crossmatch.metrics.significance import SAMPLES, interval
+from crossmatch.metrics.significance import LEVEL
 from crossmatch.metrics.table import metric
 from crossmatch.report.tables import NONE, Table, labels
 
 QUARTILES = (0.25, 0.5, 0.75)
+LARGEST = 1e300  # so that a mean of them stays a number
 KEYS = ("trial_id", "image_id")
 MARGIN, CONFIDENCE = "margin", "confidence"
+HALVINGS = 60  # of an interval of length 1: down to the last bit
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +45,13 @@ class Apart:
 
 
 def apart(
-    result: Result, scores: Mapping[str, Mapping[str, float]] | None = None, name: str | None = None, *, partial: bool = False,
-    samples: int = SAMPLES, seed: int = 0,
-) -> list[Apart]:  # fmt: skip
+    result: Result, scores: Mapping[str, Mapping[str, float]] | None = None, name: str | None = None, *, partial: bool = False
+) -> list[Apart]:
     """For each score, its values on the trials of a saved result that are right and on those that are wrong.
 
     `scores` maps the name of a score to its value for each trial; by default they are the model's own margin and confidence. `name`
     is the metric that says what is right: accuracy, or group where both sides offer a choice. `partial` leaves out trials without
-    a score. The interval of the AUC is that of a bootstrap over the clusters of trials that share an image.
+    a score; a score of no trial is an error always. The interval of the AUC knows which trials share an image.
     """
     part = _whole(result)
     chosen = name or next(m for m in ("accuracy", "group") if applies(metric(m), part))
@@ -55,8 +59,8 @@ def apart(
         raise WrongWords(f"{chosen} says nothing about the trials of {result.task}. Name one of its own metrics.")
     right = np.asarray(metric(chosen).values(part.evidence)) > 0
     if scores is None:
-        return _own(result, part, right, chosen, samples, seed)
-    return [_apart(key, *_given(key, said, part, right, partial), samples, seed) for key, said in scores.items()]
+        return _own(part, right, chosen)
+    return [_apart(key, *_given(key, said, result, right, partial)) for key, said in scores.items()]
 
 
 def auc(score: FloatArray, right: BoolArray) -> float:
@@ -69,30 +73,65 @@ def auc(score: FloatArray, right: BoolArray) -> float:
     >>> auc(np.array([3.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
     0.875
     """
-    _, place = np.unique(score, return_inverse=True)
-    return _auc(place.ravel(), right.astype(np.float64), (~right).astype(np.float64))
+    return float(_placements(score, right)[right].mean())
 
 
-def auc_interval(
-    score: FloatArray, right: BoolArray, clusters: IntArray, samples: int = SAMPLES, seed: int = 0
-) -> tuple[float, float]:
-    """The 95 % percentile interval of the AUC when whole clusters are drawn anew (field2007bootstrapping).
+def auc_interval(score: FloatArray, right: BoolArray, clusters: IntArray) -> tuple[float, float]:
+    """The 95 % score interval of an AUC of m right and n wrong trials: all q with |AUC - q| <= z √(d V(q)).
 
-    Replicates without a right or without a wrong trial have no AUC and are left out. A single cluster tells nothing: 0 to 1.
+        V(q) = q (1 - q) (1 + (N - 1) ((1 - q) / (2 - q) + q / (1 + q))) / (m n),    N = (m + n) / 2
+
+    is the variance under a model of the scores (newcombe2006confidence, method 5; hanley1982meaning), so that the interval has a
+    width even where the score tells all trials apart. d, at least 1, makes it as large as the variance that the data have, of a sum
+    over clusters (delong1988comparing; obuchowski1997nonparametric): the larger of its ratios to V(AUC) and to the variance of so
+    many independent trials, raised by the squared ratio of Student's quantiles where clusters are few. Where that variance is
+    nothing, d is the mean size of a cluster. A single cluster tells nothing: 0 to 1.
+
+    >>> [round(end, 2) for end in auc_interval(np.arange(4.0), np.arange(4) > 1, np.arange(4))]
+    [0.39, 1.0]
     """
-    names, member = np.unique(clusters, return_inverse=True)
-    _, place = np.unique(score, return_inverse=True)
-    member, place, n = member.ravel(), place.ravel(), len(names)
-    if n < 2:
+    member = np.unique(clusters, return_inverse=True)[1].ravel()
+    trials, held = len(score), int(member.max()) + 1
+    if held < 2:
         return 0.0, 1.0
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(samples):
-        times = np.bincount(rng.integers(0, n, n), minlength=n)[member].astype(np.float64)
-        yes, no = times * right, times * ~right
-        if yes.any() and no.any():
-            found.append(_auc(place, yes, no))
-    return interval(np.asarray(found)) if found else (0.0, 1.0)
+    value, m, n = auc(score, right), int(right.sum()), int((~right).sum())
+    clustered, alone = _variances(score, right, member)
+    modelled = _model_variance(value, m, n)
+    effect = max(1.0, clustered / modelled, clustered / alone) if alone > 0 and modelled > 0 else trials / held
+    if held < trials:
+        effect *= (_quantile(held) / _quantile(trials)) ** 2
+    z = float(special.ndtri((1 + LEVEL) / 2))
+    return _end(value, 0.0, z * z * effect, m, n), _end(value, 1.0, z * z * effect, m, n)
+
+
+def _variances(score: FloatArray, right: BoolArray, member: IntArray) -> tuple[float, float]:
+    """The variance of the AUC from each trial's influence on it, summed over clusters first, and as if trials were independent."""
+    placed = _placements(score, right)
+    influence = np.zeros(len(score))
+    for side in (right, ~right):
+        held = len(np.unique(member[side]))
+        influence[side] = (placed[side] - placed[side].mean()) / side.sum() * np.sqrt(held / max(1, held - 1))
+    return float((np.bincount(member, weights=influence) ** 2).sum()), float((influence**2).sum())
+
+
+def _model_variance(q: float, m: int, n: int) -> float:
+    return q * (1 - q) * (1 + ((m + n) / 2 - 1) * ((1 - q) / (2 - q) + q / (1 + q))) / (m * n)
+
+
+def _end(value: float, end: float, reach: float, m: int, n: int) -> float:
+    """The q farthest from the value towards this end with (value - q)² <= reach V(q): once too far, it stays so."""
+    inside, outside = value, end
+    for _ in range(HALVINGS):
+        middle = (inside + outside) / 2
+        if (value - middle) ** 2 <= reach * _model_variance(middle, m, n):
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def _quantile(n: int) -> float:
+    return float(special.stdtrit(n - 1, (1 + LEVEL) / 2))
 
 
 def margins(outcomes: Outcomes, name: str) -> FloatArray:
@@ -101,7 +140,9 @@ def margins(outcomes: Outcomes, name: str) -> FloatArray:
     >>> margins(Outcomes.of(np.array([[[0.75, 0.25]], [[0.5, 0.75]]])), "accuracy")
     array([ 0.5 , -0.25])
     """
-    return np.asarray(np.min([own - best for own, best, _ in _lines(outcomes, name)], axis=0), dtype=np.float64)
+    with np.errstate(over="ignore"):  # two scores of the largest size may be further apart than a number can tell
+        found = np.min([own - best for own, best, _ in _lines(outcomes, name)], axis=0)
+    return np.asarray(np.clip(found, -LARGEST, LARGEST), dtype=np.float64)
 
 
 def confidences(outcomes: Outcomes, name: str) -> FloatArray:
@@ -110,11 +151,12 @@ def confidences(outcomes: Outcomes, name: str) -> FloatArray:
     >>> confidences(Outcomes.of(np.array([[[0.75, 0.25]], [[0.5, 0.75]]])), "accuracy")
     array([0.5 , 0.25])
     """
-    found = [
-        abs(own - best) if second is None else np.where(own > best, own - best, best - np.maximum(own, second))
-        for own, best, second in _lines(outcomes, name)
-    ]
-    return np.asarray(np.min(found, axis=0), dtype=np.float64)
+    with np.errstate(over="ignore"):
+        found = [
+            abs(own - best) if second is None else np.where(own > best, own - best, best - np.maximum(own, second))
+            for own, best, second in _lines(outcomes, name)
+        ]
+    return np.asarray(np.clip(np.min(found, axis=0), -LARGEST, LARGEST), dtype=np.float64)
 
 
 def _lines(outcomes: Outcomes, name: str) -> list[tuple[FloatArray, FloatArray, FloatArray | None]]:
@@ -142,10 +184,16 @@ def read_scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
     """
     if not path.is_file():
         raise WrongWords(f"there is no file {path}. Check the path.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        head, *rows = [row for row in csv.reader(file) if row] or [[]]
+    text = text_of(path.read_bytes(), str(path)).removeprefix("\ufeff")
+    try:
+        head, *rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row] or [[]]
+    except csv.Error as error:
+        raise CrossmatchError(f"{path} cannot be read as csv ({error}). Close every double quote, and write it again.") from None
     key = next((name for name in KEYS if name in head), None)
     columns = [name for name in head if name not in KEYS]
+    twice = next((name for name in head if head.count(name) > 1), None)
+    if twice is not None:
+        raise CrossmatchError(f"{path} has two columns called {twice!r}. Name them differently.")
     if key is None or not columns or not rows:
         raise CrossmatchError(
             f"{path} has the columns {', '.join(head) or '(none)'} and {len(rows):,} rows; expected trial_id (or image_id), score."
@@ -159,14 +207,27 @@ def read_scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
             if cells[key] in held[name]:
                 raise CrossmatchError(f"{path}, line {n}: {key} {cells[key]!r} is there twice. Keep one of them.")
             held[name][cells[key]] = _number(cells[name], f"{path}, line {n}: {name} of {key} {cells[key]!r}")
+    if "score" in held and path.stem in held and path.stem != "score":
+        raise CrossmatchError(
+            f"{path} has a column {path.stem!r}, and its column 'score' goes by that name too. Rename one of them."
+        )
     named = {path.stem if name == "score" else name: said for name, said in held.items()}
-    if key == "trial_id":
-        return named
-    image = _positive_images(result)
-    return {
-        name: {trial: said[image[trial]] for trial in _whole(result).ids.tolist() if image.get(trial) in said}
-        for name, said in named.items()
-    }
+    return named if key == "trial_id" else _by_image(path, named, result)
+
+
+def read_all_scores(paths: Sequence[Path], result: Result) -> dict[str, dict[str, float]]:
+    """The scores of several files; two files that have one of the same name are refused."""
+    found: dict[str, dict[str, float]] = {}
+    source: dict[str, Path] = {}
+    for path in paths:
+        for name, said in read_scores(path, result).items():
+            if name in found:
+                why = " (a column 'score' goes by the name of its file)" if name == path.stem else ""
+                raise CrossmatchError(
+                    f"{source[name]} and {path} both have a score called {name!r}{why}. Rename one, or name each file once."
+                )
+            found[name], source[name] = said, path
+    return found
 
 
 def apart_table(result: Result, found: Sequence[Apart]) -> Table:
@@ -206,33 +267,41 @@ def _whole(result: Result) -> Part:
     return part
 
 
-def _own(result: Result, part: Part, right: BoolArray, name: str, samples: int, seed: int) -> list[Apart]:
+def _own(part: Part, right: BoolArray, name: str) -> list[Apart]:
     assert isinstance(part.evidence, Outcomes)
     margin, confidence = margins(part.evidence, name), confidences(part.evidence, name)
     _require_both(MARGIN, right)
     return [
         Apart(MARGIN, margin[right], margin[~right], None, 0.0, 1.0),
-        _apart(CONFIDENCE, confidence, right, part.clusters, samples, seed),
+        _apart(CONFIDENCE, confidence, right, part.clusters),
     ]
 
 
 def _given(
-    key: str, said: Mapping[str, float], part: Part, right: BoolArray, partial: bool
+    key: str, said: Mapping[str, float], result: Result, right: BoolArray, partial: bool
 ) -> tuple[FloatArray, BoolArray, IntArray]:
+    part = _whole(result)
     ids = part.ids.tolist()
+    strangers = said.keys() - set(ids)
+    if strangers:
+        first = next(name for name in said if name in strangers)
+        raise CrossmatchError(
+            f"{len(strangers):,} of {len(said):,} values of {key} are of no trial of this result; first: {first!r}. It has "
+            f"{len(ids):,} trials of {result.task}, such as {ids[0]!r}. Correct the ids, or take those lines out."
+        )
     there = np.asarray([name in said for name in ids])
     if not there.all() and (not partial or not there.any()):
         missing = ids[int(there.argmin())]
         raise CrossmatchError(
             f"{(~there).sum():,} of {len(ids):,} trials have no {key}; first missing: {missing!r}. Add it"
-            + (", or say --partial to leave them out." if there.any() else "; none of the ids is that of a trial.")
+            + (", or say --partial to leave them out." if there.any() else ".")
         )
     return np.asarray([said[name] for name in ids if name in said], dtype=np.float64), right[there], part.clusters[there]
 
 
-def _apart(key: str, score: FloatArray, right: BoolArray, clusters: IntArray, samples: int, seed: int) -> Apart:
+def _apart(key: str, score: FloatArray, right: BoolArray, clusters: IntArray) -> Apart:
     _require_both(key, right)
-    return Apart(key, score[right], score[~right], auc(score, right), *auc_interval(score, right, clusters, samples, seed))
+    return Apart(key, score[right], score[~right], auc(score, right), *auc_interval(score, right, clusters))
 
 
 def _require_both(key: str, right: BoolArray) -> None:
@@ -243,21 +312,32 @@ def _require_both(key: str, right: BoolArray) -> None:
         )
 
 
-def _auc(place: IntArray, yes: FloatArray, no: FloatArray) -> float:
-    """From the place of each trial's score among the distinct ones, and how often it counts as right and as wrong."""
-    more, less = (np.bincount(place, weights=times) for times in (yes, no))
-    below = np.cumsum(less) - less
-    return float((more * (below + less / 2)).sum() / (more.sum() * less.sum()))
+def _placements(score: FloatArray, right: BoolArray) -> FloatArray:
+    """Of each right trial the share of wrong ones below it, of each wrong one the share of right ones above it; ties count half."""
+    place = np.unique(score, return_inverse=True)[1].ravel()
+    more, less = (np.bincount(place, weights=side, minlength=int(place.max()) + 1) for side in (right, ~right))
+    below = (np.cumsum(less) - less / 2) / less.sum()
+    above = 1 - (np.cumsum(more) - more / 2) / more.sum()
+    return np.asarray(np.where(right, below[place], above[place]), dtype=np.float64)
 
 
-def _positive_images(result: Result) -> dict[str, str]:
-    """The positive image of each trial, from the task's data."""
+def _by_image(path: Path, named: Mapping[str, Mapping[str, float]], result: Result) -> dict[str, dict[str, float]]:
+    """Scores of images as scores of the trials whose positive image they are of."""
     if result.task.startswith("trials:"):
         raise WrongWords(f"{result.task} does not say where its file is, so images cannot be told. Give scores by trial_id.")
     declared, _ = benchmark_named(result.task, {})
     data = declared.loaded(**{key: value for key, value in result.options.items() if key in declared.options})
     assert isinstance(data, Trials)
-    return dict(zip(data.ids.tolist(), data.images[:, 0].tolist(), strict=True))
+    image = dict(zip(data.ids.tolist(), data.images[:, 0].tolist(), strict=True))
+    known = set(data.images.ravel().tolist())
+    stranger = next((name for said in named.values() for name in said if name not in known), None)
+    if stranger is not None:
+        raise CrossmatchError(
+            f"{path}: image_id {stranger!r} is in no trial of {result.task}; its images are such as {data.images[0, 0].item()!r}. "
+            "Correct the id, or take the line out."
+        )
+    asked = _whole(result).ids.tolist()
+    return {name: {trial: said[image[trial]] for trial in asked if image.get(trial) in said} for name, said in named.items()}
 
 
 def _number(cell: str, where: str) -> float:

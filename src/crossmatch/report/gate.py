@@ -11,13 +11,18 @@ from crossmatch.metrics.measure import measure
 from crossmatch.metrics.significance import Draws
 from crossmatch.metrics.table import metric
 from crossmatch.metrics.theory import SCORERS, Finding, Verdict, verdicts
-from crossmatch.report.tables import NONE, Table, by_task
+from crossmatch.report.tables import NONE, Table, by_task, called
 
 PREFIX = "gate:"
 
 
 def is_gate(result: Result) -> bool:
-    return result.model.startswith(PREFIX)
+    return result.model.startswith(PREFIX) and scorer_of(result) in SCORERS
+
+
+def scorer_of(result: Result) -> str:
+    """The name of a scorer, without its seed."""
+    return result.model.removeprefix(PREFIX).partition(":")[0]
 
 
 def gate_verdicts(results: Sequence[Result]) -> tuple[Verdict, ...]:
@@ -30,9 +35,8 @@ def gate_verdicts(results: Sequence[Result]) -> tuple[Verdict, ...]:
         chosen = [metric(row.metric) for row in result.rows if row.part == ""]
         measured = measure(chosen, part, Draws.of(part.clusters, 2), result.ties)
         for m in chosen:
-            scorer = result.model.removeprefix(PREFIX)
             found = measured[m.name]
-            findings.append(Finding(scorer, m.name, m.values, part.evidence.shape, found.value, found.effective))
+            findings.append(Finding(scorer_of(result), m.name, m.values, part.evidence.shape, found.value, found.effective))
     return verdicts(findings)
 
 
@@ -50,11 +54,11 @@ def gate_tables(results: Sequence[Result]) -> list[Table]:
         failed = [v for v in found if not v.passed]
         notes = tuple(
             f"{v.scorer} got {100 * v.found:.1f} in {metric(v.metric).label}, outside of [{100 * v.low:.1f}, {100 * v.high:.1f}]: "
-            "either the data tell the answer without a look, or the evaluation is broken"
+            "the evaluation is broken, or the trials repeat themselves"
             for v in failed
         )
         head = (("", *(metric(name).label for name in names), "verdict"),)
-        title = f"trust gate, {group[0].task}: found (theory), percent"
+        title = f"trust gate, {called(group[0])}: found (theory), percent"
         out.append(Table(title, head, tuple(rows), 1, notes))
     return out
 

@@ -12,10 +12,10 @@ from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.metrics.table import metric
 from crossmatch.report import plots, trial_plots
-from crossmatch.report.gate import gate_tables, is_gate
+from crossmatch.report.gate import gate_tables
 from crossmatch.report.published import beside
 from crossmatch.report.tables import Table, by_task, findings, is_trials, results_table
-from crossmatch.report.variants import alteration_tables, caption_tables, is_variant
+from crossmatch.report.variants import alteration_tables, caption_tables, plain
 
 NAMES = {
     "i2t": "Captions for an image", "t2i": "Images for a caption", "t2t": "Captions like a caption", "i2i": "Images like an image",
@@ -31,7 +31,7 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
     if not results:
         raise CrossmatchError("a report needs at least one result. Make one: crossmatch run -m MODEL -t TASK")
     page = Environment(autoescape=True).from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    usual = [r for r in results if not is_gate(r) and not is_variant(r)] or list(results)
+    usual = plain(results)
     sections = [
         {
             "table": table,

@@ -60,7 +60,7 @@ def _trials_table(results: list[Result]) -> Table:
             shown = part or "all"
             body.append((shown if n == 0 else "", model, trials, *(value_with_error(row) if row else NONE for row in rows)))
     head = ("", "", "trials", *(metric(name).label or name for name in names))
-    return Table(_title(results), (head,), tuple(body), 2, _notes(results))
+    return Table(called(results[0]), (head,), tuple(body), 2, _notes(results))
 
 
 def _task_table(results: list[Result]) -> Table:
@@ -81,7 +81,7 @@ def _task_table(results: list[Result]) -> Table:
     upper = ["", "", *(names[n] if at == 0 or columns[at - 1][0] != n else "" for at, (n, _) in enumerate(columns)), "chance"]
     upper += [""] * (len(sets) - 1)
     head = (tuple(upper),) if sets == [""] else (tuple(upper), ("", "", *(j for _, j in columns), *sets))
-    return Table(_title(results), head, tuple(body), 2, _notes(results))
+    return Table(called(results[0]), head, tuple(body), 2, _notes(results))
 
 
 def labels(results: Sequence[Result]) -> list[str]:
@@ -100,8 +100,9 @@ def _split(row: Row) -> tuple[str, str, str]:
     return "both" if metric(row.metric).shape == "total" else direction, judged, row.metric
 
 
-def _title(results: list[Result]) -> str:
-    return " · ".join(_heading(results[0]))
+def called(result: Result) -> str:
+    """The task and what is unusual about it, as titles have it."""
+    return " · ".join(_heading(result))
 
 
 def _notes(results: list[Result]) -> tuple[str, ...]:
@@ -140,15 +141,36 @@ def comparison_table(compared: Sequence[Comparison], first: str, second: str) ->
             "≤ " + p_value(c.p).removeprefix("< ") if c.at_floor else p_value(c.p), verdict,
         ))  # fmt: skip
     head = (("", "", first, second, "difference [95 %]", "p (Holm)", "better"),)
-    return Table(f"{compared[0].task}: {second} minus {first}", head, tuple(body), 2)
+    notes = (
+        "p: McNemar's exact test, corrected over the categories of a metric; some trials share images, so one is called better",
+        "only if the test over clusters of trials agrees",
+    )
+    told_so = any(c.clustered is not None for c in compared)
+    return Table(f"{compared[0].task}: {second} minus {first}", head, tuple(body), 2, (" ".join(notes),) if told_so else ())
+
+
+LOPSIDED = 1.25  # how many times the shorter side of an interval its longer one may be to pass for ± half its width
 
 
 def value_with_error(row: Row) -> str:
-    """`71.3 ± 2.1`: the value and half the width of its interval; `75.4 (std 0.4)` where a paper tells the spread instead."""
+    """The value and its interval; `75.4 (std 0.4)` where a paper tells the spread instead."""
     if row.std is not None:
         return f"{_number(row.value, row.unit)} (std {row.std:.1f})"
-    half = (row.high - row.low) / 2
-    return f"{_number(row.value, row.unit)} ± " + (f"{half:,.0f}" if _is_whole(row.value, row.unit) else f"{half:.1f}")
+    return told(row.value, row.low, row.high, row.unit)
+
+
+def told(value: float, low: float, high: float, unit: str = "%") -> str:
+    """A value with its interval: ± half the width, or both sides where they are unlike.
+
+    >>> told(71.3, 69.2, 73.4), told(100.0, 91.2, 100.0), told(0.0, 0.0, 36.0)
+    ('71.3 ± 2.1', '100.0 −8.8', '0.0 +36.0')
+    """
+    below, above = max(0.0, value - low), max(0.0, high - value)
+    digits = ",.0f" if _is_whole(value, unit) else ".1f"
+    if max(below, above) > LOPSIDED * min(below, above) + 0.1:
+        sides = (f" {sign}{side:{digits}}" for sign, side in (("−", below), ("+", above)) if side >= 0.05)
+        return _number(value, unit) + "".join(sides)
+    return f"{_number(value, unit)} ± {(high - low) / 2:{digits}}"
 
 
 def p_value(p: float) -> str:

@@ -13,8 +13,9 @@ from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.result import Part, Result
 from crossmatch.language.alter import ALTERATIONS
 from crossmatch.metrics.choice import accuracy
-from crossmatch.metrics.proportion import Share, share
-from crossmatch.report.tables import NONE, Table
+from crossmatch.metrics.proportion import Share, share_of
+from crossmatch.report.gate import is_gate
+from crossmatch.report.tables import NONE, Table, called, told
 
 ALTER, CAPTION = "alter", "caption"
 USUAL = {ALTER: "none", CAPTION: "chosen"}
@@ -31,6 +32,12 @@ class Variant:
 
 def is_variant(result: Result) -> bool:
     return ALTER in result.options or CAPTION in result.options
+
+
+def plain(results: Sequence[Result]) -> list[Result]:
+    """The results that have tables of their own: all but the gate's, and but variants that stand beside their base."""
+    shown = {id(v.result) for option in USUAL for v in variants(results, option)}
+    return [r for r in results if not is_gate(r) and id(r) not in shown] or list(results)
 
 
 def variants(results: Sequence[Result], option: str) -> list[Variant]:
@@ -69,21 +76,15 @@ def changed(variant: Variant) -> Share:
             f"{variant.result.model} was run on {len(base.ids):,} trials as they are and on {len(other.ids):,} under "
             f"{variant.how}; the same ones were expected. Run both again."
         )
-    return _share(predictions(base) != predictions(other), base.clusters)
-
-
-def _share(right: np.ndarray[tuple[int], np.dtype[np.bool_]], clusters: IntArray) -> Share:
-    _, member = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(member.ravel(), weights=right).astype(np.float64)
-    return share(sums, np.bincount(member.ravel()).astype(np.float64))
+    return share_of(predictions(base) != predictions(other), base.clusters)
 
 
 def alteration_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]]]:
     """For each task the share of predictions that change: a row for each alteration, a column for each model."""
     found = variants(results, ALTER)
     out = []
-    for task in dict.fromkeys(_place(v.base) for v in found):
-        mine = [v for v in found if _place(v.base) == task]
+    for task in dict.fromkeys(called(v.base) for v in found):
+        mine = [v for v in found if called(v.base) == task]
         models = list(dict.fromkeys(v.base.model for v in mine))
         rows = []
         for how in (name for name in ALTERATIONS if any(v.how == name for v in mine)):
@@ -99,19 +100,18 @@ def caption_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]
     """Accuracy with the caption that people chose, a random one and the longest, on the trials for which all are known."""
     found = variants(results, CAPTION)
     out = []
-    for task in dict.fromkeys(_place(v.base) for v in found):
-        mine = [v for v in found if _place(v.base) == task]
+    for task in dict.fromkeys(called(v.base) for v in found):
+        mine = [v for v in found if called(v.base) == task]
         models = list(dict.fromkeys(v.base.model for v in mine))
         kinds = list(dict.fromkeys(v.how for v in mine))
-        rows, trials = [], 0
+        rows = []
         for model in models:
             own = [v for v in mine if v.base.model == model]
             common = sorted(set.intersection(*(set(r.parts[""].ids.tolist()) for v in own for r in (v.base, v.result))))
-            trials = len(common)
             shares = {USUAL[CAPTION]: _accuracy(own[0].base, common)} | {v.how: _accuracy(v.result, common) for v in own}
-            rows.append((model, *(_percent(shares.get(how)) for how in (USUAL[CAPTION], *kinds))))
-        head = (("", USUAL[CAPTION], *kinds),)
-        title = f"{task}: accuracy by the caption that is asked, {trials:,} trials"
+            rows.append((model, f"{len(common):,}", *(_percent(shares.get(how)) for how in (USUAL[CAPTION], *kinds))))
+        head = (("", "trials", USUAL[CAPTION], *kinds),)
+        title = f"{task}: accuracy by the caption that is asked"
         out.append((Table(title, head, tuple(rows), 1), mine))
     return out
 
@@ -119,13 +119,8 @@ def caption_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]
 def _accuracy(result: Result, ids: Sequence[str]) -> Share:
     part = result.parts[""]
     there = np.isin(part.ids, ids)
-    return _share(accuracy(part.evidence)[there] > 0, part.clusters[there])  # type: ignore[arg-type]
-
-
-def _place(result: Result) -> str:
-    told = (f"{key} {value}" for key, value in sorted(result.options.items()) if key != "metrics")
-    return " · ".join((result.task, *told))
+    return share_of(accuracy(part.evidence)[there], part.clusters[there])  # type: ignore[arg-type]
 
 
 def _percent(found: Share | None) -> str:
-    return NONE if found is None else f"{100 * found.value:.1f} ± {50 * (found.high - found.low):.1f}"
+    return NONE if found is None else told(100 * found.value, 100 * found.low, 100 * found.high)

@@ -87,14 +87,22 @@ def test_scores(crossmatch, results, tmp_path):
     trials = _ids(results)
     with (tmp_path / "length.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["trial_id", "score"], *([name, n] for n, name in enumerate(trials))])
-    code, out, err = crossmatch("scores", bison(results), "--by", "length.csv", "--samples", "50", "-o", "p/length.png", "--json")
+    code, out, err = crossmatch("scores", bison(results), "--by", "length.csv", "-o", "p/length.png", "--json")
     assert (code, err) == (0, "wrote p/length.png\n")
     (row,) = json.loads(out)
     assert row["score"] == "length"
     assert row["right"]["n"] + row["wrong"]["n"] == len(trials)
     assert (tmp_path / "p" / "length.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = crossmatch("scores", bison(results), "--by", "length.csv", "--by", "length.csv")
-    assert (code, err) == (1, "crossmatch: two of the files have a score of the same name. Name the columns differently.\n")
+    assert code == 1
+    assert err.startswith("crossmatch: length.csv and length.csv both have a score called 'length' (a column 'score' goes by")
+    with (tmp_path / "length.csv").open("a", newline="") as file:
+        csv.writer(file).writerow(["stranger", 1])
+    code, _, err = crossmatch("scores", bison(results), "--by", "length.csv", "--partial")
+    assert code == 1
+    assert err.startswith(
+        f"crossmatch: 1 of {len(trials) + 1:,} values of length are of no trial of this result; first: 'stranger'"
+    )
 
 
 def _ids(results):
@@ -106,7 +114,7 @@ def _ids(results):
 def test_gap(crossmatch, results, tmp_path):
     code, out, err = crossmatch("gap", results, "-o", "gap.svg")
     assert (code, err) == (0, "wrote gap.svg\n")
-    assert out.splitlines()[0] == "diorama/bivlc size tiny: the two directions, and their halves"
+    assert out.splitlines()[0] == "diorama/bivlc · size tiny: the two directions, and their halves"
     assert "only 1 of the models ran on both" in out
     code, out, _ = crossmatch("gap", results, "--json")
     assert len(json.loads(out)["directions"]) == 3

@@ -36,7 +36,7 @@ def test_own_trials_from_a_csv(folder):
     found = json.loads(run("-m", "precomputed:s.csv", "--json").stdout)["trials:pairs"]
     assert found == {"accuracy": 75.0, "macro/accuracy": 75.0, "far/accuracy": 75.0, "near/accuracy": 75.0}
     shown = run("-m", "precomputed:s.csv").stdout
-    assert "75.0 ± 13" in shown
+    assert "75.0 −15.2 +10.8" in shown
     assert "chance" in shown
 
 
@@ -124,3 +124,92 @@ def test_bison_on_the_command_line(real_data_folder, tmp_path):
     file = real_data_folder / "bison" / "fake_predictions.cocoval2014.json"
     done = CliRunner().invoke(cli, ["run", "-m", f"precomputed:{file}", "-t", "bison", "--json", "-o", str(tmp_path)])
     assert round(json.loads(done.stdout)["bison"]["accuracy"], 2) == 49.96
+
+
+def test_two_files_of_one_name_do_not_overwrite_each_other(folder):
+    (folder / "b").mkdir()
+    (folder / "b" / "pairs.csv").write_text((folder / "pairs.csv").read_text())
+    done = CliRunner().invoke(cli, ["run", "-m", "blind:longest", "-t", "trials:pairs.csv,trials:b/pairs.csv"])
+    assert isinstance(done.exception, WrongWords)
+    assert "asked for twice" in str(done.exception)
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("category", ["macro", "all", "(none)/x", "a//b", "/x", "bell\a", "x" * 90])
+def test_categories_that_would_be_mistaken_are_refused(folder, category):
+    rows = [(*row[:4], category if n == 5 else "far") for n, row in enumerate(PAIRS)]
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("trial_id", "caption", "image_0", "image_1", "category"), *rows])
+    done = run("-m", "precomputed:s.csv")
+    assert isinstance(done.exception, CrossmatchError)
+    assert "'t5'" in str(done.exception)
+
+
+def test_a_caption_that_swallowed_a_file_is_refused(folder):
+    rows = [(row[0], "x" * 20_000 if n == 5 else row[1], *row[2:]) for n, row in enumerate(PAIRS)]
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("trial_id", "caption", "image_0", "image_1", "category"), *rows])
+    assert "'t5' has a text of 20,000 characters" in str(run("-m", "precomputed:s.csv").exception)
+
+
+def test_json_marks_what_was_left_out(folder):
+    answers(folder, {row[0]: (2, 1) for row in PAIRS[:10]}, "some.csv")
+    assert list(json.loads(run("-m", "precomputed:some.csv", "--partial", "--json").stdout)) == ["trials:pairs+partial=10"]
+    assert list(json.loads(run("-m", "precomputed:s.csv", "--limit", "8", "--json").stdout)) == ["trials:pairs+limit=8"]
+
+
+def test_files_of_answers_know_nothing_of_altered_queries(folder):
+    done = run("-m", "precomputed:s.csv", "--alterations")
+    assert isinstance(done.exception, WrongWords)
+    assert "knows nothing of altered queries" in str(done.exception)
+    assert "does not go with --partial" in str(run("-m", "precomputed:s.csv", "--gate", "--partial").exception)
+
+
+def test_options_that_only_check_change_nothing_else(folder):
+    run("-m", "precomputed:s.csv")
+    CliRunner().invoke(cli, ["run", "-m", "blind:longest", "-t", "trials:pairs.csv+shape=2x1", "-o", "out"])
+    done = CliRunner().invoke(cli, ["compare", "out"])
+    assert done.exit_code == 0, done.exception
+
+
+def test_what_has_no_counterpart_is_named_and_the_rest_compared(folder):
+    run("-m", "blind:longest", "--name", "a", "--alterations")
+    run("-m", "precomputed:s.csv", "--name", "b")
+    for order in (["out/a", "out/b"], ["out/b", "out/a"]):
+        done = CliRunner().invoke(cli, ["compare", *order])
+        assert done.exit_code == 0, done.exception
+        assert "not compared, for want of a counterpart:" in done.stdout
+        assert "trials:pairs · alter negation of a" in done.stdout
+
+
+def test_nothing_is_saved_by_a_run_that_fails(folder):
+    assert isinstance(run("-m", "precomputed:s.csv", "--published").exception, WrongWords)
+    assert not (folder / "out").exists()
+    assert isinstance(run("-m", "precomputed:s.csv", "--name", "\udcff").exception, WrongWords)
+    assert not (folder / "out").exists()
+
+
+def test_a_head_without_rows_and_a_column_twice(folder):
+    (folder / "head.csv").write_text("trial_id,correct\n")
+    assert "no rows" in str(run("-m", "precomputed:head.csv").exception)
+    (folder / "twice.csv").write_text("trial_id,correct,correct\nt0,1,0\n")
+    assert "twice" in str(run("-m", "precomputed:twice.csv").exception)
+
+
+def test_a_json_and_the_arrays_of_another_run_are_not_believed(folder):
+    run("-m", "precomputed:s.csv", "--name", "a")
+    run("-m", "blind:longest", "--name", "b")
+    one, other = (next((folder / "out" / name).rglob("*.npz")) for name in "ab")
+    other.write_bytes(one.read_bytes())
+    done = CliRunner().invoke(cli, ["compare", "out/a", "out/b"])
+    assert "not of the same run" in str(done.exception)
+
+
+def test_references_do_not_see_the_query_under_its_alteration(folder):
+    said = CliRunner().invoke(
+        cli, ["run", "-m", "references:overlap", "-t", "diorama/bison", "--size", "tiny", "--alterations", "--json"]
+    )
+    found = json.loads(said.stdout)
+    plain = found["diorama/bison"]["accuracy"]
+    # the words are the same, whatever their order; had the query stayed among the references, it would always win
+    assert found["diorama/bison+alter=permutation"]["accuracy"] == found["diorama/bison+alter=reversal"]["accuracy"] == plain

@@ -51,6 +51,15 @@ NEGATED = {
     "An empty kitchen and living room with a dog sleeping": "An empty kitchen and living room with a dog not sleeping",
     "The sheep must wait": "The sheep must not wait",
     "A kitchen with peeling paint": "A kitchen with peeling paint",
+    "A man and a woman stand under a tree": "A man and a woman do not stand under a tree",
+    "Two sheep look at us": "Two sheep do not look at us",
+    "A tennis match on a court": "A tennis match on a court",
+    "A bed with silver pillows on it": "A bed with silver pillows on it",
+    "A bald man in a shirt and glasses holding a ball": "A bald man in a shirt and glasses not holding a ball",
+    "Various angle shots of a phone": "Various angle shots of a phone",
+    "An oven fired traditional pizza sits on a board": "An oven fired traditional pizza does not sit on a board",
+    "A boat called The Queen on a lake": "A boat not called The Queen on a lake",
+    "A child that fell off his board": "A child that did not fall off his board",
     "": "",
     "Dog": "Dog",
 }
@@ -65,16 +74,35 @@ REPLACED = [  # one noun or verb that has another lemma, so that nothing is left
     ("synonym", "a red fire hydrant", "a red fireplug"),
     ("synonym", "a street", "a street"),
     ("synonym", "Two people", "Two individuals"),
-    ("hypernym", "A dog", "A canine"),
-    ("hypernym", "Two dogs.", "Two canines."),
-    ("hypernym", "A jet", "An airplane"),
+    ("hypernym", "A zebra", "An equine"),
+    ("hypernym", "Two dogs.", "Two domestic animals."),
+    ("hypernym", "A jet", "A plane"),
     ("hypernym", "An orange", "A citrus"),
-    ("hypernym", "a bed", "some bedroom furniture"),
-    ("hypernym", "A blue bed", "Some blue bedroom furniture"),
-    ("hypernym", "beds", "bedroom furniture"),
+    ("hypernym", "a bed", "a piece of furniture"),
+    ("hypernym", "A made up bed", "A made up piece of furniture"),
+    ("hypernym", "two blue beds", "two blue pieces of furniture"),
+    ("hypernym", "a cow", "a bovine"),  # not "a cattle"
+    ("hypernym", "a fire hydrant", "a hydrant"),
+    ("hypernym", "an airplane", "an aircraft"),  # not "heavier-than-air craft", which no text has
     ("hypernym", "a group", "a group"),
     ("hypernym", "on top of it", "on top of it"),
-    ("hypernym", "Walking there", "Traveling there"),
+    ("hypernym", "Walking there", "Moving there"),
+    ("hypernym", "Riding it", "Riding it"),  # a broader verb takes no object
+    ("synonym", "A van", "A van"),  # not "An avant-garde"
+    ("hypernym", "A van", "A truck"),
+    ("hypernym", "white pants", "white garments"),
+    ("synonym", "white pants", "white trousers"),
+    ("synonym", "standing up", "standing up"),
+    ("synonym", "They stand there", "They stand there"),  # not "stand up there"
+    ("synonym", "Looking up", "Looking up"),  # not "Consulting"
+    ("synonym", "a toilet", "a commode"),  # not "a can"
+    ("hypernym", "a stop sign", "a stop sign"),  # not "a place sign"
+    ("synonym", "fries", "french fries"),
+    ("synonym", "OF A MAN", "OF AN ADULT MALE"),
+    ("synonym", "A BLACK HAT", "A BLACK CHAPEAU"),
+    ("synonym", "Some TV there", "Some television set there"),
+    ("synonym", "TV on it", "Television set on it"),
+    ("synonym", "dressed in red", "dressed in red"),
 ]
 ORDERED = [
     ("reversal", "A man riding a wave.", "Wave a riding man a."),
@@ -121,13 +149,13 @@ def test_an_unknown_alteration_is_named_with_those_there_are():
 
 def test_the_same_on_another_day():
     """Fixed outputs: a change here changes published numbers. A fresh interpreter with another hash seed must agree."""
-    text = "A young man riding a wave on top of a surfboard."
+    text = "A young man riding a bus near a couch and a surfboard."
     expected = {
-        "negation": "A young man not riding a wave on top of a surfboard.",
-        "synonym": "A young buck riding a wave on top of a surfboard.",
-        "hypernym": "A young man riding a movement on top of a surfboard.",
-        "permutation": "Top man of on a riding a a young surfboard wave.",
-        "reversal": "Surfboard a of top on wave a riding man young a.",
+        "negation": "A young man not riding a bus near a couch and a surfboard.",
+        "synonym": "A young man riding an autobus near a couch and a surfboard.",
+        "hypernym": "A man riding a bus near a couch and a surfboard.",
+        "permutation": "Riding a a surfboard man bus a a near young and couch.",
+        "reversal": "Surfboard a and couch a near bus a riding man young a.",
     }
     code = (
         f"import json; from crossmatch.language.alter import *; print(json.dumps([alter({text!r}, how, 7) for how in ALTERATIONS]))"
@@ -203,10 +231,25 @@ def test_most_real_captions_can_be_altered(real_data_folder):
     captions = sorted({trial["caption"] for trial in json.loads(file.read_text())["data"]})[::22][:2000]
     assert len(captions) == 2000
     share = {how: sum(a != b for a, b in zip(captions, alter_all(captions, how), strict=True)) / 20 for how in ALTERATIONS}
-    assert share["negation"] > 77.5  # measured: 78.45; most others have no verb
-    assert share["synonym"] > 96  # measured: 97.00
-    assert share["hypernym"] > 99  # measured: 100.00
+    assert share["negation"] > 77  # most others have no verb
+    assert share["synonym"] > 81  # many nouns and verbs have none that a reader would understand
+    assert share["hypernym"] > 98
     assert share["permutation"] == share["reversal"] == 100
+
+
+def test_words_that_captions_never_mean_do_not_come_up(real_data_folder):
+    """Each of these was there once, for "van", "pants", "sit", "stand", "bed" and "A" in a caption in capitals."""
+    file = real_data_folder / "bison" / "bison_annotations.cocoval2014.json"
+    captions = sorted({trial["caption"] for trial in json.loads(file.read_text())["data"]})
+    captions = [text for text in captions if text.isupper() or {"van", "pants", "bed", "standing", "sitting"} & {*text.split()}][
+        ::4
+    ]
+    wrong = ("avant-garde", "artistic movement", "noises", "bedroom furniture", "standing up", "sitting down", " An ")
+    for how in ("synonym", "hypernym"):
+        for old, new in zip(captions, alter_all(captions, how), strict=True):
+            loud = old.isupper()
+            assert not [word for word in wrong if word in new and word not in old and (word != " An " or loud)], new
+            assert not loud or new.isupper()
 
 
 def test_dictionaries_are_loaded_only_when_needed():

@@ -90,10 +90,28 @@ def test_an_adjective_makes_a_compound_only_if_it_is_meant_literally():
     assert [unit.lemma for unit in grounded("A white horse")] == ["horse"]  # WordNet's white horse is a wave
 
 
-def test_a_participle_in_front_of_a_noun_is_no_verb_and_a_particle_belongs_to_its_verb():
+def test_a_participle_in_front_of_a_noun_is_no_verb_and_a_verb_with_a_particle_is_left_out():
     assert [unit.lemma for unit in grounded("A parked car")] == ["car"]
-    unit = grounded("A man picking up litter")[1]
-    assert (unit.lemma, unit.first, unit.last, unit.tag) == ("pick up", 2, 3, "VBG")
+    assert [unit.lemma for unit in grounded("A man picking up litter")] == ["man", "litter"]
+    assert [unit.lemma for unit in grounded("A man walking down the street")] == ["man", "walk", "street"]
+
+
+def test_a_noun_in_front_of_a_noun_is_left_out():
+    assert [unit.lemma for unit in grounded("A stop sign and a snow covered hill")] == ["sign", "hill"]
+
+
+def test_frames_say_whether_a_verb_takes_an_object():
+    assert [synsets(verb, "v")[0].fits(verb, False) for verb in ("walk", "wear")] == [True, False]
+    move, stay = (grounded(text)[1] for text in ("A man pulling a cart", "A man walking here"))
+    assert (move.lemma, move.with_object, hypernym(move)) == ("pull", True, "move")
+    assert (stay.lemma, stay.with_object) == ("walk", False)
+    assert [unit.lemma for unit in grounded("A man walking a dog")] == ["man", "dog"]  # its first meaning takes no object
+
+
+def test_a_replacement_is_read_in_the_meaning_that_it_stands_for():
+    for unit in grounded("A guy near a toilet with a motorcycle in a stadium on a couch"):
+        new = synonym(unit)
+        assert new is None or meaning(new, "n") == unit.meaning
 
 
 def test_synonyms_and_hypernyms_are_other_words():

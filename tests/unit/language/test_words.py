@@ -79,3 +79,7 @@ def test_articles_go_by_sound():
     )
     assert {word: article(word) for word in a} == dict.fromkeys(a, "a")
     assert {word: article(word) for word in an} == dict.fromkeys(an, "an")
+
+
+def test_an_accent_of_its_own_belongs_to_its_letter():
+    assert words("A cafe\u0301 sits.") == ["A", "cafe\u0301", "sits"]

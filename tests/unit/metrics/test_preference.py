@@ -32,7 +32,8 @@ def by_iteration(wins, steps=100_000):
 @settings(deadline=None)
 @given(counts)
 def test_strengths_are_those_of_the_fixed_point(wins):
-    assert bradley_terry(Preferences.from_matrix(wins)) == pytest.approx(by_iteration(wins.tolist()), abs=1e-9)
+    # seen and expected wins agree to 1e-10 of the comparisons, which leaves a strength a few times that
+    assert bradley_terry(Preferences.from_matrix(wins)) == pytest.approx(by_iteration(wins.tolist()), abs=1e-8)
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from crossmatch.core.outcomes import Outcomes
-from crossmatch.metrics.proportion import choice_shares, mcnemar, normal, paired, share, share_of_alike, wilson
+from crossmatch.metrics.proportion import apart, choice_shares, mcnemar, paired, share, share_of, share_of_alike, wilson
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (49, 50), (1500, 2933)])
@@ -30,26 +30,71 @@ def test_clusters_of_copies_are_worth_one_trial_each():
     copies = share(5 * once, np.full(400, 5.0))
     alone = share(once, np.ones(400))
     assert copies.value == alone.value
-    # five copies are known to be copies; Student's quantile of 400 clusters makes them a touch less sure
     assert alone.effective == pytest.approx(400)
-    assert copies.effective == pytest.approx(400, rel=0.01)
+    assert copies.effective == pytest.approx(400, rel=0.01)  # Student's quantile of 400 clusters makes it a touch less
     assert copies.effective <= 400
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """1,000 samples of 120 clusters whose trials go together: 95 % give or take four standard errors."""
+SIZES = {
+    "like diorama/bison": np.random.default_rng(5).geometric(0.2, 195),
+    "many small": np.random.default_rng(6).geometric(0.4, 1161),
+    "eight of 25": np.full(8, 25),
+    "fifteen of 10": np.full(15, 10),
+    "alone": np.ones(400, dtype=int),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.98])
+@pytest.mark.parametrize("rho", [0.0, 0.3, 1.0])
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(sizes, p, rho):
+    """800 samples, answers within a cluster correlated by rho: 95 %, less four standard errors. With few clusters it is more."""
     rng = np.random.default_rng(1)
-    held = plain = 0
-    for _ in range(1000):
-        size = rng.integers(1, 8, 120)
-        right = rng.binomial(size, rng.beta(2, 1, 120))
-        found = share(right, size)
-        alone = share_of_alike(int(right.sum()), int(size.sum()))
+    k = len(sizes)
+    held = 0
+    for _ in range(800):
+        spread = rng.beta(p * (1 / rho - 1), (1 - p) * (1 / rho - 1), k) if 0 < rho < 1 else rng.random(k) < p
+        skill = np.full(k, p) if rho == 0 else spread
+        found = share(rng.binomial(sizes, skill).astype(float), sizes.astype(float))
+        held += found.low <= p <= found.high
+    assert held >= 800 * 0.95 - 4 * np.sqrt(800 * 0.95 * 0.05)
+
+
+def test_ignoring_clusters_would_not_hold_the_truth():
+    rng = np.random.default_rng(2)
+    held = 0
+    for _ in range(500):
+        right = rng.binomial(5, rng.beta(2, 1, 120))
+        found = share_of_alike(int(right.sum()), 600)
         held += found.low <= 2 / 3 <= found.high
-        plain += alone.low <= 2 / 3 <= alone.high
-    margin = 4 * np.sqrt(0.95 * 0.05 * 1000)
-    assert abs(held - 950) < margin
-    assert plain < 950 - margin  # which is why clusters are asked for
+    assert held < 500 * 0.9
+
+
+CATEGORIES = {
+    "tiny ones": ((300, 3, 3, 3, 3, 3, 3), (0.7,) * 7),
+    "small ones": ((300, 10, 10, 10, 10, 10, 10), (0.9,) * 7),
+    "like BiVLC": ((76, 399, 437, 1200, 462, 278, 81), (0.22, 0.43, 0.45, 0.73, 0.27, 0.15, 0.1)),
+    "nearly all right": ((200, 200), (0.98, 0.99)),
+    "opposites": ((100, 100), (0.99, 0.01)),
+}
+
+
+@pytest.mark.parametrize(("sizes", "truth"), CATEGORIES.values(), ids=CATEGORIES)
+def test_the_interval_of_a_macro_mean_holds_the_truth(sizes, truth):
+    rng = np.random.default_rng(3)
+    folds = np.repeat(np.arange(len(sizes)), sizes)
+    skill = np.asarray(truth)[folds]
+    held = 0
+    for _ in range(800):
+        found = share_of(rng.random(len(folds)) < skill, np.arange(len(folds)), folds)
+        held += found.low <= np.mean(truth) <= found.high
+    assert held >= 800 * 0.95 - 4 * np.sqrt(800 * 0.95 * 0.05)
+
+
+def test_nothing_jumps_at_the_end_of_the_scale():
+    """No right answer of 49 in seven clusters, or one: the interval does not collapse."""
+    none, one = (share(np.array([n, 0, 0, 0, 0, 0, 0.0]), np.full(7, 7.0)) for n in (0, 1))
+    assert one.high > 0.6 * none.high
 
 
 def test_a_macro_mean_is_the_mean_of_the_groups():
@@ -75,12 +120,47 @@ def test_the_paired_interval_holds_the_truth_and_widens_with_clusters():
     assert copies.high - copies.low == pytest.approx(found.high - found.low, rel=0.1)
 
 
-def test_equal_models_cannot_be_told_apart():
+def test_the_test_over_clusters_keeps_its_level_where_mcnemars_does_not():
+    """Two equally good models on 60 clusters of 10 trials that go together."""
+    rng = np.random.default_rng(4)
+    clusters = np.repeat(np.arange(60), 10)
+    exact = over = 0
+    for _ in range(400):
+        lean = np.repeat(rng.random(60), 10)
+        gap = np.where(rng.random(600) < 0.5, 0, np.where(rng.random(600) < lean, 1.0, -1.0))
+        found = paired((gap < 0).astype(float), (gap > 0).astype(float), clusters)
+        exact += found.p < 0.05
+        over += found.clustered < 0.05
+    assert over <= 400 * 0.05 + 4 * np.sqrt(400 * 0.05 * 0.95)
+    assert exact > 400 * 0.1
+
+
+def test_equal_models_cannot_be_told_apart_and_certain_differences_can():
     same = np.array([1.0, 0, 1, 1])
     found = paired(same, same, np.arange(4))
-    assert (found.value, found.p) == (0.0, 1.0)
+    assert (found.value, found.p, found.clustered) == (0.0, 1.0, None)
     assert found.low < 0 < found.high
-    assert normal(1.0, 0.5).p == pytest.approx(2 * stats.norm.sf(2))
+    folds = np.arange(60) % 3
+    macro = paired(np.zeros(60), np.ones(60), np.arange(60), folds)
+    assert macro.value == pytest.approx(1)
+    assert macro.p < 0.001
+    assert macro.low < 0.99  # no certainty from sixty trials
+
+
+def test_a_macro_difference_is_the_mean_of_the_categories_differences():
+    rng = np.random.default_rng(5)
+    first, second, folds = (
+        rng.integers(0, 2, 90).astype(float),
+        rng.integers(0, 2, 90).astype(float),
+        np.repeat([0, 1, 2], [60, 20, 10]),
+    )
+    slow = np.mean([(second - first)[folds == f].mean() for f in range(3)])
+    assert paired(first, second, np.arange(90), folds).value == pytest.approx(slow)
+
+
+def test_what_stands_apart():
+    assert apart(np.array([3, 0, 1]))
+    assert not apart(np.array([3, 0, 3]))
 
 
 def test_shares_by_group_are_the_metrics_by_group():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics import theory as module
-from crossmatch.metrics.choice import accuracy, chance_of, group_choice, i2t_choice, ineg2t, ipos2t, t2i_choice, tneg2i, tpos2i
+from crossmatch.metrics.choice import accuracy, chance, group_choice, i2t_choice, ineg2t, ipos2t, t2i_choice, tneg2i, tpos2i
 from crossmatch.metrics.theory import SCORERS, Finding, expected, theory, verdicts
 
 CHOICES = [i2t_choice, t2i_choice, group_choice, ipos2t, tpos2i]
@@ -45,8 +45,8 @@ def test_all_orders_are_counted(scorer, shape):
 
 def test_random_is_chance_up_to_three_by_three():
     for shape in [*SHAPES, (3, 3)]:
-        for choice in (i2t_choice, t2i_choice, group_choice):
-            assert theory("random", choice, shape) == module.Expected(pytest.approx(chance_of(choice, shape), abs=1e-12), 0.0)
+        for name, choice in (("i2t", i2t_choice), ("t2i", t2i_choice), ("group", group_choice)):
+            assert theory("random", choice, shape) == module.Expected(pytest.approx(chance(name, shape), abs=1e-12), 0.0)
 
 
 def test_numbers_that_the_papers_print():

@@ -81,7 +81,8 @@ def test_a_column_of_ids_pairs_them_instead(tmp_path):
 
 def test_it_answers_trials_of_two_captions_with_one_or_two_images(tmp_path):
     model = Detector(written(tmp_path / "d.csv", ROWS))
-    square, texts = trials(2, 2, ["2", "0", "1"]), trials(2, 1, ["2", "0", "1"])
+    order = np.array([2, 0, 1])  # the rows of a file are the order in which trials were loaded, whatever became of them since
+    square, texts = trials(2, 2, ["0", "1", "2"]).chosen(order), trials(2, 1, ["0", "1", "2"]).chosen(order)
     found = model.scores(square).aligned(square)
     assert i2t_choice(found).tolist() == [1, 1, 0]
     assert t2i_choice(found).tolist() == [0, 1, 0]
@@ -99,8 +100,11 @@ def test_what_it_does_not_answer(tmp_path):
         with pytest.raises(CrossmatchError, match=says):
             model.scores(data)
     asked = trials(2, 1, ["0", "7"])
-    with pytest.raises(CrossmatchError, match="'7'"):
+    with pytest.raises(CrossmatchError, match="'row 2' is answered but not"):
         model.scores(asked).aligned(asked)
+    more = trials(2, 1, ["0", "1", "2", "7"])
+    with pytest.raises(CrossmatchError, match="first missing: '7'"):
+        model.scores(more).aligned(more)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from crossmatch.core.trials import Trials
 from crossmatch.models.abilities import abilities, trial_scores_of
 from crossmatch.models.cache import ScoreCache
 from crossmatch.models.likelihood import ByLikelihood
+from crossmatch.report.compare import compare
 from crossmatch.run import evaluate
 
 TEXTS = [["a dog", "a very small brown dog"], ["a cat asleep", "a cat"], ["one bird", "one bird and one tree"]]
@@ -37,13 +38,16 @@ def test_plain_and_per_token_scores_are_both_there_and_named():
     plain, per_token = (evaluate(Captioner(), BENCHMARK, likelihood=how) for how in ("plain", "per-token"))
     usual = evaluate(Captioner(), BENCHMARK)
     assert plain.system == "system|captioner|v1|likelihood:plain"
-    assert per_token.system == usual.system == "system|captioner|v1|likelihood:per-token"
+    assert per_token.system == usual.system == "system|captioner|v1|likelihood:per-word"  # it counts no tokens of its own
+    assert evaluate(Counted(), BENCHMARK).system == "system|captioner|v1|likelihood:per-token"
+    assert "scored by log-likelihood, per-word" in usual.notes
     raw = np.array([Captioner().log_likelihood(i, t) for i, t in zip(TRIALS.images.tolist(), TEXTS, strict=True)])
     assert np.array_equal(plain.parts[""].evidence.scores, raw.transpose(0, 2, 1))
     words = np.array([[len(text.split()) for text in texts] for texts in TEXTS])
     assert np.allclose(usual.parts[""].evidence.scores, raw.transpose(0, 2, 1) / words[:, :, None])
     assert plain["t2i"].value == usual["t2i"].value  # for one caption, its length changes nothing
-    assert plain.options == {"likelihood": "plain"}
+    assert (plain.model, usual.model) == ("Captioner+likelihood=plain", "Captioner")  # two systems under one protocol
+    assert [c.first.key for c in compare(usual, plain)] == ["i2t", "t2i", "group"]
 
 
 def test_the_models_own_lengths_count():
@@ -88,7 +92,7 @@ def test_only_the_pairs_of_a_trial_are_asked_and_in_the_order_presented():
         (tuple(TRIALS.images[n][images[n]].tolist()), tuple(TRIALS.captions[n][captions[n]].tolist()))
         for n in range(len(TRIALS.ids))
     ]
-    assert model.seen == shown
+    assert sorted(model.seen) == sorted(shown)
     slow = [
         [[len(text) + 0.1 * len(image) + 0.01 * ord(image[0]) for image in TRIALS.images[n]] for text in TRIALS.captions[n]]
         for n in range(3)
@@ -97,14 +101,37 @@ def test_only_the_pairs_of_a_trial_are_asked_and_in_the_order_presented():
 
 
 def test_many_pairs_at_once_give_the_same_scores():
-    class Bulk:
-        def __call__(self, images, texts):
+    class Bulk(Scorer):
+        calls = 0
+
+        def score(self, images, texts):
             raise AssertionError("pairs are asked in bulk")
 
-        def pairs(self, images, texts):
+        def score_pairs(self, images, texts):
+            self.calls += 1
             return [len(t) + 0.1 * len(i) + 0.01 * ord(i[0]) for i, t in zip(images, texts, strict=True)]
 
-    assert np.allclose(trial_scores_of(Bulk(), TRIALS, batch=2), trial_scores_of(Scorer(), TRIALS))
+    model = Bulk()
+    assert np.allclose(trial_scores_of(model, TRIALS, batch=2), trial_scores_of(Scorer(), TRIALS))
+    assert model.calls == 2
+
+
+def test_a_captioner_without_a_signature_still_says_how_it_scored():
+    class Nameless(Captioner):
+        signature = None
+
+    assert evaluate(Nameless(), BENCHMARK).system == "system|Nameless|likelihood:per-word"
+
+
+def test_pictures_are_opened_once_where_trials_that_share_them_are_neighbours():
+    opened = []
+    n = 300
+    far = Trials(
+        [f"t{k:03d}" for k in range(2 * n)], [[f"{k % n}a", f"{k % n}b"] for k in range(2 * n)], [["x"]] * 2 * n, [""] * 2 * n,
+        open_image=lambda name: opened.append(name) or name,
+    )  # fmt: skip
+    trial_scores_of(Scorer(), far)
+    assert len(opened) == 2 * n  # though a trial and its like are 300 trials apart
 
 
 def test_a_position_biased_model_gains_nothing_from_the_order_of_the_file():

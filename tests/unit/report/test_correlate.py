@@ -108,6 +108,32 @@ def test_tau_of_every_two_metrics():
         assert found.tau[a, b] == pytest.approx(kendall_tau_b(numbers[:, a], numbers[:, b]))
 
 
+def test_categories_of_trials_are_metrics_on_request_only():
+    rows = [
+        row("", "group", 1),
+        row("macro", "group", 2),
+        row("swap/obj", "group", 3),
+        row("t2i", "hit@1", 4),
+        row("t2i/links", "hit@1", 5),
+    ]
+    whole = ("own:group", "own:t2i/hit@1", "own:t2i/links/hit@1")
+    assert scoreboard([result("a", rows)]).metrics == whole
+    assert set(scoreboard([result("a", rows)], categories=True).metrics) == {*whole, "own:macro/group", "own:swap/obj/group"}
+
+
+def test_scorers_of_the_gate_are_no_models_and_altered_queries_no_metrics():
+    rows = [row("", "accuracy", 50.0)]
+    gate = [result(f"gate:{name}", rows) for name in ("random", "constant")]
+    varied = [result("a", rows, alter="negation"), result("b", rows, caption="longest")]
+    board = scoreboard([*four(), *gate, *varied])
+    alone = scoreboard(four())
+    assert (board.models, board.metrics) == (alone.models, alone.metrics)
+    assert correlation_table(correlate(board)).notes[-1] == "results left out: 2 of scorers of the trust gate, 2 of other queries"
+    assert not any("left out" in note for note in correlation_table(correlate(alone)).notes)
+    with pytest.raises(CrossmatchError, match="0 models are there; the order"):
+        correlate(scoreboard(gate))
+
+
 # What is refused
 
 
@@ -244,6 +270,7 @@ def test_the_command_reads_results(tmp_path):
     saved(tmp_path)
     assert "1  R@1" in call(tmp_path)
     assert "1  i2t R@1" in call(tmp_path, "--by-direction")
+    assert call(tmp_path, "--by-category") == call(tmp_path)  # retrieval has none
     (pair,) = json.loads(call(tmp_path, "--json", "--samples", 50))
     assert pair["models"] == 4
     assert pair["low"] <= pair["tau"] <= pair["high"]
@@ -262,7 +289,8 @@ def test_the_command_gives_the_published_table_and_draws(tmp_path):
     [
         ((), "never mixed"),
         (("--published", "somewhere"), "never mixed"),
-        (("--published", "--by-direction"), "means over directions"),
+        (("--published", "--by-direction"), "means over directions; --by-direction"),
+        (("--published", "--by-category"), "means over directions; --by-category"),
         (("--published", "--metrics", "foo"), "no result has 'foo'"),
         (("--published", "-o", "x.gif"), "should end in"),
         (("nowhere",), "there is no nowhere"),

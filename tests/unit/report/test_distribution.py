@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.outcomes import Outcomes
@@ -13,7 +14,17 @@ from crossmatch.core.result import Part, Result
 from crossmatch.core.trials import TrialOutcomes
 from crossmatch.metrics.choice import ASKED
 from crossmatch.metrics.table import metric
-from crossmatch.report.distribution import apart, apart_table, as_rows, auc, auc_interval, confidences, margins, read_scores
+from crossmatch.report.distribution import (
+    apart,
+    apart_table,
+    as_rows,
+    auc,
+    auc_interval,
+    confidences,
+    margins,
+    read_all_scores,
+    read_scores,
+)
 from crossmatch.report.tables import as_text
 from crossmatch.run import evaluate
 
@@ -47,24 +58,74 @@ def test_auc_counts_pairs_with_ties_half(said):
     assert auc(-score, right) == pytest.approx(1 - auc(score, right))
 
 
-def test_the_interval_covers_what_it_says_and_widens_with_clusters():
+SAMPLES = 400
+LEAST = 0.95 - 3 * (0.95 * 0.05 / SAMPLES) ** 0.5  # three standard errors below what is promised: 0.917
+
+
+def covered(truth, draw):
+    """How often the interval of a drawn sample (score, right, clusters) holds the truth."""
     rng = np.random.default_rng(0)
-    inside = 0
-    for n in range(60):
-        right = rng.random(200) < 0.7
-        score = rng.normal(size=200) + 0.8 * right  # the true AUC of two normal distributions is Φ(0.8 / √2) = 0.714
-        low, high = auc_interval(score, right, np.arange(200), samples=300, seed=n)
-        inside += low <= 0.714 <= high
-    assert inside >= 52  # at 95 %, fewer than 52 of 60 happen in 3 of 1,000 such tests
-    wide = auc_interval(np.repeat(score[:50], 4), np.repeat(right[:50], 4), np.repeat(np.arange(50), 4), samples=300)
-    narrow = auc_interval(np.repeat(score[:50], 4), np.repeat(right[:50], 4), np.arange(200), samples=300)
-    assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
+    found = [auc_interval(*draw(rng)) for _ in range(SAMPLES)]
+    return np.mean([low <= truth <= high for low, high in found])
 
 
-def test_the_interval_is_seeded_and_a_single_cluster_tells_nothing():
-    score, right = np.asarray([1.0, 2, 3, 4]), np.asarray([False, True, False, True])
-    assert auc_interval(score, right, np.arange(4), seed=3) == auc_interval(score, right, np.arange(4), seed=3)
-    assert auc_interval(score, right, np.zeros(4, int)) == (0.0, 1.0)
+@pytest.mark.parametrize("truth", [0.5, 0.7, 0.9])
+@pytest.mark.parametrize(("m", "n"), [(2, 2), (5, 5), (5, 20), (20, 20), (80, 20)])
+def test_the_interval_covers_what_it_says(truth, m, n):
+    right = np.arange(m + n) < m
+    apart = np.sqrt(2) * special.ndtri(truth)  # of two normal distributions: AUC = Φ(d / √2)
+    assert covered(truth, lambda rng: (rng.normal(size=m + n) + apart * right, right, np.arange(m + n))) >= LEAST
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.9])
+def test_the_interval_covers_under_ties_and_unequal_spread(truth):
+    right = np.arange(60) < 30
+    cut = np.asarray([-1.0, 0.0, 1.0])
+    apart = np.sqrt(2) * special.ndtri(truth)
+    of_right, of_wrong = (np.diff(special.ndtr(np.r_[-np.inf, cut - shift, np.inf])) for shift in (apart, 0.0))
+    tied = float((of_right * (np.cumsum(of_wrong) - of_wrong / 2)).sum())
+    assert covered(tied, lambda rng: (np.digitize(rng.normal(size=60) + apart * right, cut) * 1.0, right, np.arange(60))) >= LEAST
+    wide = np.sqrt(1 + 4) * special.ndtri(truth)
+    unequal = covered(truth, lambda rng: (rng.normal(size=60) * np.where(right, 2, 1) + wide * right, right, np.arange(60)))
+    assert unequal >= LEAST
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.9])
+@pytest.mark.parametrize("held", [10, 40])
+def test_the_interval_covers_where_trials_share_clusters(truth, held):
+    clusters = np.repeat(np.arange(held), 4)
+    right = clusters < held // 2
+    apart = np.sqrt(2) * special.ndtri(truth)
+
+    def draw(rng):  # two thirds of the variance are of the cluster
+        return np.sqrt(2 / 3) * rng.normal(size=held)[clusters] + np.sqrt(1 / 3) * rng.normal(size=4 * held) + apart * right
+
+    assert covered(truth, lambda rng: (draw(rng), right, clusters)) >= LEAST
+    assert covered(truth, lambda rng: (draw(rng), right, np.arange(4 * held))) < 0.9  # as if they were independent
+
+
+@given(st.integers(0, 10_000), st.integers(2, 40))
+def test_the_interval_holds_the_auc_has_a_width_and_turns_round(seed, n):
+    rng = np.random.default_rng(seed)
+    score, right, clusters = rng.integers(0, 5, n).astype(float), np.arange(n) < rng.integers(1, n), rng.integers(0, n, n)
+    low, high = auc_interval(score, right, clusters)
+    assert 0 <= low <= auc(score, right) <= high <= 1
+    assert high - low > 0.02
+    assert auc_interval(-score, right, clusters) == pytest.approx((1 - high, 1 - low))
+
+
+def test_trials_that_a_score_tells_apart_leave_doubt_and_more_of_them_less():
+    ends = [auc_interval(np.arange(2.0 * n), np.arange(2 * n) >= n, np.arange(2 * n)) for n in (1, 2, 10, 100)]
+    assert [high for _, high in ends] == [1.0] * 4
+    assert ends[0][0] == pytest.approx(1 / (1 + 1.959964**2))  # of one and one: a single coin, of which it is Wilson's interval
+    for n, (q, _) in zip((1, 2, 10, 100), ends, strict=True):  # Hanley and McNeil's variance with Newcombe's N, of n and n
+        spread = q * (1 - q) + (n - 1) * ((q / (2 - q) - q * q) + (2 * q * q / (1 + q) - q * q))
+        model = q * (1 - q) * (1 + (n - 1) * ((1 - q) / (2 - q) + q / (1 + q))) / n**2
+        assert spread / n**2 == pytest.approx(model)
+        assert (1 - q) == pytest.approx(1.959964 * model**0.5)
+    whole = auc_interval(np.arange(40.0), np.arange(40) >= 20, np.arange(40) // 4)
+    assert whole[0] < ends[2][0]  # ten clusters of four trials say less than twenty trials
+    assert auc_interval(np.arange(4.0), np.arange(4) > 1, np.zeros(4, int)) == (0.0, 1.0)
 
 
 # The model's own scores
@@ -109,12 +170,10 @@ def test_without_scores_there_is_no_margin():
 
 
 def test_scores_by_trial_whatever_their_order(tmp_path):
-    path = written(
-        tmp_path / "length.csv", ["score", "trial_id", "B"], [1, "t3", 0], [2, "t2", 0], [2, "t1", 0], [4, "t0", 1], [9, "x", 9]
-    )
+    path = written(tmp_path / "length.csv", ["score", "trial_id", "B"], [1, "t3", 0], [2, "t2", 0], [2, "t1", 0], [4, "t0", 1])
     scores = read_scores(path, FOUR)
     assert list(scores) == ["length", "B"]
-    length, b = apart(FOUR, scores, samples=50)
+    length, b = apart(FOUR, scores)
     assert (length.right.tolist(), length.wrong.tolist(), length.auc) == ([4.0, 2.0], [2.0, 1.0], 0.875)
     assert b.auc == 0.75
     lines = as_text(apart_table(FOUR, [length])).splitlines()
@@ -139,8 +198,37 @@ def test_trials_without_a_score_need_partial(tmp_path):
         apart(FOUR, scores)
     (found,) = apart(FOUR, scores, partial=True)
     assert (found.right.tolist(), found.wrong.tolist()) == ([1.0], [0.0])
-    with pytest.raises(CrossmatchError, match="none of the ids is that of a trial"):
-        apart(FOUR, {"x": {"other": 1.0}}, partial=True)
+    with pytest.raises(CrossmatchError, match=r"4 of 4 trials have no x; first missing: 't0'. Add it.$"):
+        apart(FOUR, {"x": {}}, partial=True)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_scores_of_strangers_are_refused_always(tmp_path, partial):
+    said = {"x": {"t0": 1.0, "t1": 0.0, "t2": 0.0, "t3": 0.0, "T4": 9.0, "t5": 9.0}}
+    message = (
+        "2 of 6 values of x are of no trial of this result; first: 'T4'. It has 4 trials of trials:mine, such as 't0'. Correct"
+    )
+    with pytest.raises(CrossmatchError, match=message):
+        apart(FOUR, said, partial=partial)
+    found = evaluate("random", "diorama/bison", size="tiny")
+    path = written(tmp_path / "n.csv", ["image_id", "score"], ["nowhere", 1])
+    with pytest.raises(
+        CrossmatchError, match=r"n.csv: image_id 'nowhere' is in no trial of diorama/bison; its images are such as '"
+    ):
+        read_scores(path, found)
+
+
+def test_two_files_with_one_name_are_refused_by_name(tmp_path):
+    (tmp_path / "other").mkdir()
+    rows = ["t0", 1, 2]
+    a = written(tmp_path / "a.csv", ["trial_id", "x", "y"], rows)
+    b = written(tmp_path / "b.csv", ["trial_id", "z", "y"], rows)
+    with pytest.raises(CrossmatchError, match=r"a.csv and .*b.csv both have a score called 'y'. Rename one"):
+        read_all_scores([a, b], FOUR)
+    one, two = (written(folder / "c.csv", ["trial_id", "score"], ["t0", 1]) for folder in (tmp_path, tmp_path / "other"))
+    with pytest.raises(CrossmatchError, match=r"both have a score called 'c' \(a column 'score' goes by the name of its file\)"):
+        read_all_scores([one, two], FOUR)
+    assert list(read_all_scores([a, one], FOUR)) == ["x", "y", "c"]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +241,8 @@ def test_trials_without_a_score_need_partial(tmp_path):
         ([["trial_id", "score"], ["t0", "nan"]], "line 2: .* is nan; a finite number"),
         ([["trial_id", "score"], ["t0", 1], ["t0", 2]], "line 3: trial_id 't0' is there twice"),
         ([["trial_id", "score"], ["t0", 1, 2]], "line 2: 3 cells under 2 columns"),
+        ([["trial_id", "a", "a"], ["t0", 1, 2]], "two columns called 'a'"),
+        ([["trial_id", "score", "x"], ["t0", 1, 2]], "has a column 'x', and its column 'score' goes by that name too"),
     ],
 )
 def test_bad_files(tmp_path, rows, message):

@@ -17,7 +17,7 @@ from crossmatch.report.compare import compare
 from crossmatch.report.gate import gate_tables, gate_verdicts
 from crossmatch.report.html import write_report
 from crossmatch.report.tables import as_text, results_table
-from crossmatch.report.variants import ALTER, alteration_tables, caption_tables, changed, predictions, variants
+from crossmatch.report.variants import ALTER, alteration_tables, caption_tables, changed, plain, predictions, variants
 from crossmatch.run import evaluate, evaluate_gate
 
 N = 240
@@ -145,10 +145,18 @@ def test_captions_are_compared_on_the_trials_that_all_have():
     base = np.array([right if n < 120 else wrong for n in range(N)])
     some = evaluate(Ready(np.tile(wrong, (N, 1))), BISON, name="m", data=ASKED.chosen(np.arange(60, 180)), caption="longest")
     ((table, _),) = caption_tables([of(base), some])
-    assert table.head[0] == ("", "chosen", "longest")
-    assert "120 trials" in table.title
-    assert table.rows[0][1].startswith("50.0")
-    assert table.rows[0][2].startswith("0.0")
+    assert table.head[0] == ("", "trials", "chosen", "longest")
+    assert table.rows[0][:2] == ("m", "120")
+    assert table.rows[0][2].startswith("50.0")
+    assert table.rows[0][3].startswith("0.0")
+
+
+def test_a_variant_without_its_base_has_a_table_of_its_own():
+    base = np.tile([1.0, 0.0], (N, 1))
+    lone = of(base, caption="longest")
+    assert plain([lone, *evaluate_gate([BIVLC], data=[TRIALS])]) == [lone]
+    assert plain([lone, of(base)]) != [lone, of(base)]
+    assert len(plain([lone, of(base)])) == 1
 
 
 # The gate
@@ -159,6 +167,9 @@ def test_the_gate_passes_on_sound_trials_and_fails_on_a_leak():
     assert all(v.passed for v in gate_verdicts(sound))
     (table,) = gate_tables(sound)
     assert [row[-1] for row in table.rows] == ["passes"] * 5
+    seeded = evaluate("gate:random:7", BIVLC)
+    assert all(v.passed for v in gate_verdicts([seeded]))
+    assert not gate_tables([evaluate(Fixed(0, 0.4), BIVLC, name="gate:mine")])  # a name of the user's own is no gate
     # a broken evaluation: the random scorer wins far too often
     broken = [evaluate(Fixed(0, 0.4), BIVLC, name="gate:random")]
     assert not all(v.passed for v in gate_verdicts(broken))

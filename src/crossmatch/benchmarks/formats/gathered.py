@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -71,6 +72,13 @@ class Pictures:
 
     stored: Mapping[str, Stored]
     decode: Callable[[bytes, str], Image]
+
+    def absent(self, images: Iterable[str]) -> list[str]:
+        """Those of the images whose file is not there: better known before hours of work than in the midst of them."""
+        spans = {name: span for name in images if isinstance(span := self.stored.get(name), Span)}
+        folders = {span.path.parent for span in spans.values()}
+        there = {entry.path for folder in folders if folder.is_dir() for entry in os.scandir(folder)}
+        return [name for name, span in spans.items() if str(span.path) not in there]
 
     def __call__(self, image: str) -> Image:
         if image not in self.stored:
