@@ -14,7 +14,6 @@ import argparse
 import csv
 import json
 import os
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from crossmatch.metrics.correlation import bootstrap_spearman
+from timing import best_of
 
 SAMPLES = 1000
 DATA = Path(os.environ.get("CROSSMATCH_DATA", Path(__file__).parents[2] / "shared/data")) / "cxc"
@@ -65,17 +65,6 @@ def peak_of(work):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return done, peak / 2**20
-
-
-def best_of(repeat: int, *works):
-    """The best time of each work; the works take turns, so that a slow moment of the machine meets them all."""
-    times = [[] for _ in works]
-    for _ in range(repeat):
-        for at, work in enumerate(works):
-            begun = time.perf_counter()
-            work()
-            times[at].append(time.perf_counter() - begun)
-    return [min(t) for t in times]
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ import contextlib
 import json
 import resource
 import threading
-import time
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from crossmatch.core.ranks import Ranks
 from crossmatch.core.scores import Embeddings
 from crossmatch.core.sweep import stand
 from crossmatch.metrics.table import metric
+from timing import best_of
 
 IMAGES, CAPTIONS, DIMENSIONS = 5_000, 25_000, 512
 METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "map@r", "r-precision")
@@ -119,17 +119,6 @@ class Peak:
 def resident() -> float:
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * resource.getpagesize() / 2**20
-
-
-def best_of(repeat: int, *works):
-    """The best time of each work; the works take turns, so that a slow moment of the machine meets them all."""
-    times = [[] for _ in works]
-    for _ in range(repeat):
-        for at, work in enumerate(works):
-            begun = time.perf_counter()
-            work()
-            times[at].append(time.perf_counter() - begun)
-    return [min(t) for t in times]
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +26,7 @@ from crossmatch.metrics.measure import measure
 from crossmatch.metrics.proportion import choice_shares
 from crossmatch.metrics.significance import Draws
 from crossmatch.metrics.table import metric
+from timing import best_of
 
 METRICS = {
     "i2t": i2t_choice, "t2i": t2i_choice, "group": group_choice, "ipos2t": ipos2t, "ineg2t": ineg2t, "tpos2i": tpos2i,
@@ -66,17 +66,6 @@ def as_result(scores, parts):
     outcomes = Outcomes.of(scores)  # those of the parts were made of the same scores; the pass is counted here
     assert len(outcomes) == len(parts[0].ids)
     return [measure([metric(name) for name in METRICS], part, NO_DRAWS, "expected") for part in parts]
-
-
-def best_of(repeat: int, *works):
-    """The best time of each work; the works take turns, so that a slow moment of the machine meets them all."""
-    times = [[] for _ in works]
-    for _ in range(repeat):
-        for at, work in enumerate(works):
-            begun = time.perf_counter()
-            work()
-            times[at].append(time.perf_counter() - begun)
-    return [min(t) for t in times]
 
 
 def main() -> None:

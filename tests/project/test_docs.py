@@ -68,3 +68,14 @@ def test_the_papers_and_data_are_not_in_the_repository():
         p for p in ROOT.rglob("*") if ".git" not in p.parts and ".venv" not in p.parts and p.is_file() and p.stat().st_size > 2**20
     ]
     assert not [p for p in big if "demo" not in p.parts and not any(part.startswith(".") for part in p.relative_to(ROOT).parts)]
+
+
+def test_no_generated_block_is_empty():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = {
+        (page.name, name): text
+        for page in pages
+        for name, text in re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", page.read_text(), flags=re.DOTALL)
+    }
+    assert {("README.md", "bivlc"), ("results.md", "choices"), ("results.md", "trials"), ("language.md", "coverage")} <= found.keys()
+    assert [key for key, text in found.items() if len(text) < 200] == []

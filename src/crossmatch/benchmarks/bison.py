@@ -127,6 +127,7 @@ BISON = Benchmark(
     about="COCO-BISON: which of two look-alike images a caption was written for",
     load=load,
     metrics=("accuracy",),
+    directions=("t2i",),
     options={"caption": "chosen"},
     expect={"trials": Count(54_253, 54_253)},
     licence="CC BY-NC 4.0 (non-commercial); images by their Flickr owners",

@@ -102,6 +102,7 @@ SUGARCREPE = Benchmark(
     about="SugarCrepe: which of two captions fits an image, the other made from it by adding, replacing or swapping",
     load=load,
     metrics=("accuracy",),
+    directions=("i2t",),
     options={"source": "csv"},
     expect={"trials": Count(7_512, 7_512)},
     licence="MIT; images by their Flickr owners",
