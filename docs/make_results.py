@@ -93,8 +93,8 @@ def choices(results: list[cm.Result]) -> str:
         f"chance is {both['group'].chance:.1f}. What it sees are attributes (replace/att {both['replace/att/group'].value:.1f}); "
         f"of relations, and of which thing has which attribute, it knows next to nothing (replace/rel "
         f"{both['replace/rel/group'].value:.1f}, swap {both['swap/group'].value:.1f}). Positive images are drawn in the style of "
-        f"its training pictures and negative ones in another, and it leans to the former: Tpos2I {both['tpos2i'].value:.1f}, Tneg2I "
-        f"{both['tneg2i'].value:.1f}. That alone costs it T2I and Group, as a detector of styles would lose them.\n",
+        f"its training pictures and negative ones in another, and it leans to the former: Tpos2I {both['tpos2i'].value:.1f}, "
+        f"Tneg2I {both['tneg2i'].value:.1f}. That alone costs it T2I and Group, as a detector of styles would lose them.\n",
         "### Two captions for a scene (`diorama/sugarcrepe`)",
         markdown(tables["diorama/sugarcrepe"]),
         f"\nIn ADD the wrong caption is the longer one by construction, so a scorer that prefers short captions needs no "

@@ -77,5 +77,5 @@ def test_no_generated_block_is_empty():
         for page in pages
         for name, text in re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", page.read_text(), flags=re.DOTALL)
     }
-    assert {("README.md", "bivlc"), ("results.md", "choices"), ("results.md", "trials"), ("language.md", "coverage")} <= found.keys()
+    assert {("README.md", "bivlc"), ("results.md", "choices"), ("results.md", "trials")} <= found.keys()
     assert [key for key, text in found.items() if len(text) < 200] == []
