@@ -15,6 +15,8 @@ from crossmatch.benchmarks import load_data
 from crossmatch.core.places import data_folder
 from crossmatch.core.trials import Trials
 from crossmatch.models.proxy import CaptionProxy
+from crossmatch.report.analysis_page import write
+from crossmatch.report.analysis_plots import gap_panels
 from crossmatch.report.gap import gap
 from crossmatch.report.gap_tables import direction_tables, ranking_table
 from crossmatch.report.gate import gate_tables
@@ -130,6 +132,7 @@ def main() -> None:
         *(f"**{table.title.split(',')[1].split(':')[0].strip()}**\n\n{markdown(table)}\n" for table in gate),
     ]
     replace_block(HERE / "results.md", "trials", "\n".join(lines))
+    write(HERE / "pictures" / "bivlc-findings.svg", "", [], gap_panels(found))
 
 
 if __name__ == "__main__":
