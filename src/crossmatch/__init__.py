@@ -33,6 +33,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"crossmatch.{home}"), other or name)
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]
+
+
 if TYPE_CHECKING:
     from crossmatch.benchmarks import benchmarks, load_data
     from crossmatch.core.benchmark import Benchmark, Retrieval

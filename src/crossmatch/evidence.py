@@ -226,7 +226,8 @@ def _trials(trials: Trials, answered: Trials, outcomes: Outcomes) -> Found:
     )
     groups = int(clusters.max()) + 1
     if groups < min(FEW, n):
-        left += (f"the {n:,} trials share images so much that they are {groups} independent groups: intervals are as wide as that",)
+        several = f"{groups} independent groups" if groups > 1 else "one group"
+        left += (f"the {n:,} trials share images and form {several}, so intervals are wide; images of one trial only would help",)
     leaves, first, member = np.unique(answered.categories, return_index=True, return_inverse=True)
     if len(leaves) == 1:
         return parts, left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from crossmatch.benchmarks.altered import alterable
 from crossmatch.benchmarks.bison import BISON
@@ -57,6 +58,8 @@ def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple
         if named.startswith(prefix):
             found, own = task(named.removeprefix(prefix))
             return found, {**options, **own}
+    if Path(named).suffix.lower() in (".csv", ".tsv", ".jsonl") and Path(named).is_file():
+        raise WrongWords(f"{named} is a file. Your own forced choices are the task trials:{named}")
     name, *marks = named.split("+")
     own = {}
     for mark in marks:

@@ -54,7 +54,10 @@ def list_tasks() -> str:
 
 def list_models() -> str:
     rows = [(f"{f.name}:{f.argument}" if f.argument else f.name, f.abilities, f.about) for f in families().values()]
-    note = "a folder made by `crossmatch train` is a model too; in Python, so is any object with embed_images/embed_texts or score"
+    note = (
+        "a folder made by `crossmatch train` is a model too; in Python (cm.evaluate), so is any object with embed_images and "
+        "embed_texts, with score(images, texts) or with log_likelihood(images, texts)"
+    )
     return as_text(Table("models", (("name", "ability", "about"),), tuple(rows), 3, (note,)))
 
 

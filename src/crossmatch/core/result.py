@@ -87,7 +87,13 @@ class Result:
         for row in self.rows:
             if row.key == key:
                 return row
-        raise CrossmatchError(f"there is no {key!r} in this result; it has {', '.join(r.key for r in self.rows)}.")
+        parts, metrics = (list(dict.fromkeys(getattr(r, name) for r in self.rows)) for name in ("part", "metric"))
+        inside = f" after one of {', '.join(part + '/' for part in parts if part)}" if any(parts) else ""
+        raise CrossmatchError(f"there is no {key!r} in this result; it has {', '.join(metrics)}{inside}.")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{row.key} {row.value:.1f}" for row in self.rows[:4]) + (", …" if len(self.rows) > 4 else "")
+        return f"Result({self.model} on {self.task}: {shown})"
 
     def as_json(self) -> dict[str, float]:
         """`{part/metric: value}`, rounded to what can be told apart; a spread stands beside its value."""
@@ -99,9 +105,9 @@ class Result:
         return found
 
 
-def save(result: Result, folder: Path) -> Path:
+def save(result: Result, folder: Path | str) -> Path:
     """Write `folder/<model>/<task>.json` and its `.npz`; the json comes last and by renaming, so no half result is ever seen."""
-    path = result_path(folder, result.model, result.task, result.options)
+    path = result_path(Path(folder), result.model, result.task, result.options)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     heads = {}

@@ -134,4 +134,9 @@ def make_model(name: str) -> object:
     family, _, rest = name.partition(":")
     if "/" in family and family not in families():
         raise WrongWords(f"there is no trained model in {name}. Train one: crossmatch train dual -o {name}")
+    if family.endswith(".py") and family not in families():
+        raise WrongWords(
+            f"{name} is a Python file. A model of your own is evaluated in Python: crossmatch.evaluate(your_model, task); for "
+            f"texts alone there is sentence:{name}"
+        )
     return families()[family].make(rest)

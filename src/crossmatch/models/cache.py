@@ -122,8 +122,8 @@ def require_pictures(collection: Collection) -> None:
     absent: list[str] = find(collection.image_ids.tolist()) if find else []
     if absent:
         raise CrossmatchError(
-            f"{len(absent):,} of {collection.shape[0]:,} pictures are missing; the first is of image {absent[0]!r}. Get them "
-            "(`crossmatch data list` says how), or give precomputed scores: -m precomputed:FILE"
+            f"{len(absent):,} of {collection.shape[0]:,} pictures are missing; the first is of image {absent[0]!r}. Put them there "
+            "(for a public benchmark `crossmatch data list` says how), or give precomputed scores: -m precomputed:FILE"
         )
 
 

@@ -58,10 +58,15 @@ def gate_tables(results: Sequence[Result]) -> list[Table]:
             for v in failed
         )
         head = (("", *(metric(name).label for name in names), "verdict"),)
-        title = f"trust gate, {called(group[0])}: found (theory), percent"
+        title = f"trust gate, {called(group[0])}: found (theory; allowed), percent"
         out.append(Table(title, head, tuple(rows), 1, notes))
     return out
 
 
 def _told(verdict: Verdict | None) -> str:
-    return NONE if verdict is None else f"{100 * verdict.found:.1f} ({100 * verdict.theory:.1f})"
+    """What was found, and what theory gives with what is allowed around it."""
+    if verdict is None:
+        return NONE
+    low, high = 100 * verdict.low, 100 * verdict.high
+    allowed = "" if low == high else f"; {low:.0f} to {high:.0f}"
+    return f"{100 * verdict.found:.1f} ({100 * verdict.theory:.1f}{allowed})"

@@ -37,6 +37,7 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
             "table": table,
             "findings": findings(mine),
             "figures": _trial_figures(mine) if is_trials(mine) else _figures(mine),
+            "trials": is_trials(mine),
             "signatures": [*(r.system for r in mine), *dict.fromkeys(row.signature for r in mine for row in r.rows)],
         }
         for table, mine in zip(results_table(usual), by_task(usual), strict=True)
@@ -56,7 +57,10 @@ def _analyses(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Sections about what was run beside the models: altered queries, other captions, scorers that know nothing."""
     found: list[dict[str, Any]] = []
     for table, mine in alteration_tables(results):
-        about = "A model that reads the query changes its mind when words change their order or their meaning (BISON, Figure 9)."
+        about = (
+            "Negation, permutation and reversal change what is said, or break it: a model that reads the query should change its "
+            "mind. Synonym and hypernym should change little. Of all trials, altered or not (BISON, Figure 9)."
+        )
         found.append(_section(table, [("Altered queries", about, trial_plots.alteration_chart(mine))]))
     found += [_section(table, []) for table, _ in caption_tables(results)]
     found += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crossmatch.core.result import Result, Row
@@ -11,6 +11,7 @@ from crossmatch.metrics.table import metric
 from crossmatch.report.compare import Comparison
 
 NONE = "–"
+SHORTER = re.compile(r"(?<=:)[^:+]*/(?=[^/])")  # the folder of a file in a model's name
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def labels(results: Sequence[Result]) -> list[str]:
     seen: dict[str, int] = {}
     out = []
     for result in results:
-        name = re.sub(r"(?<=:)[^:+]*/(?=[^/])", "", result.model)
+        name = SHORTER.sub("", result.model)
         seen[name] = seen.get(name, 0) + 1
         out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return out
@@ -110,14 +111,28 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
     notes: dict[str, None] = dict.fromkeys(findings(results))
     for name, result in zip(labels(results), results, strict=True):
         for kind, unit in (
-            ("ties", "of the trials have a tie" if is_trials(results) else "of the queries have a positive in a tie"),
+            ("ties", "of the queries have a positive in a tie"),
             ("unjudged", "of the first 10 retrieved are unjudged"),
         ):
             told = {row.part: getattr(row, kind) for row in result.rows if metric(row.metric).shape not in ("pairs", "total")}
             told = {part: share for part, share in told.items() if share}
-            if told:
+            if told and is_trials(results):
+                notes[f"{name}: {_ties(told)}"] = None
+            elif told:
                 notes[f"{name}: " + ", ".join(f"{s:.1f} % in {p or result.task}" for p, s in told.items()) + f" {unit}"] = None
     return tuple(notes)
+
+
+def _ties(shares: Mapping[str, float]) -> str:
+    """How many trials tie, and in which category most.
+
+    >>> _ties({"": 45.6, "macro": 45.6, "swap": 90.1, "add": 1.9})
+    '45.6 % of the trials tie, and a tie loses (most of all in swap: 90.1 %)'
+    """
+    most = max((part for part in shares if part not in ("", "macro")), key=lambda part: shares[part], default="")
+    whole = shares.get("", 0.0)
+    where = f" (most of all in {most}: {shares[most]:.1f} %)" if most else ""
+    return f"{f'{whole:.1f}' if whole >= 0.05 else '< 0.1'} % of the trials tie, and a tie loses{where}"
 
 
 def findings(results: Sequence[Result]) -> tuple[str, ...]:
@@ -131,15 +146,18 @@ def findings(results: Sequence[Result]) -> tuple[str, ...]:
 
 def comparison_table(compared: Sequence[Comparison], first: str, second: str) -> Table:
     """Differences with their intervals; a mark where one is better beyond doubt."""
-    body = []
+    body, above = [], None
+    first, second = (SHORTER.sub("", name) for name in (first, second))
     for c in compared:
+        place = c.first.part or ("all" if metric(c.first.metric).shape == "trials" else "")
         low, high = (_signed(x, c.first.unit) for x in (c.difference.low, c.difference.high))
         verdict = {1: second, -1: first, 0: "cannot tell"}[c.better]
         body.append((
-            c.first.part, metric(c.first.metric).label or c.first.metric, _number(c.first.value, c.first.unit),
+            place if place != above else "", metric(c.first.metric).label or c.first.metric, _number(c.first.value, c.first.unit),
             _number(c.second.value, c.second.unit), f"{_signed(c.difference.value, c.first.unit)} [{low}, {high}]",
             "≤ " + p_value(c.p).removeprefix("< ") if c.at_floor else p_value(c.p), verdict,
         ))  # fmt: skip
+        above = place
     head = (("", "", first, second, "difference [95 %]", "p (Holm)", "better"),)
     notes = (
         "p: McNemar's exact test, corrected over the categories of a metric; some trials share images, so one is called better",
@@ -160,16 +178,15 @@ def value_with_error(row: Row) -> str:
 
 
 def told(value: float, low: float, high: float, unit: str = "%") -> str:
-    """A value with its interval: ± half the width, or both sides where they are unlike.
+    """A value with its interval: ± half the width, or both ends where the value is far from the middle.
 
     >>> told(71.3, 69.2, 73.4), told(100.0, 91.2, 100.0), told(0.0, 0.0, 36.0)
-    ('71.3 ± 2.1', '100.0 −8.8', '0.0 +36.0')
+    ('71.3 ± 2.1', '100.0 [91.2, 100.0]', '0.0 [0.0, 36.0]')
     """
     below, above = max(0.0, value - low), max(0.0, high - value)
     digits = ",.0f" if _is_whole(value, unit) else ".1f"
     if max(below, above) > LOPSIDED * min(below, above) + 0.1:
-        sides = (f" {sign}{side:{digits}}" for sign, side in (("−", below), ("+", above)) if side >= 0.05)
-        return _number(value, unit) + "".join(sides)
+        return f"{_number(value, unit)} [{low:{digits}}, {high:{digits}}]"
     return f"{_number(value, unit)} ± {(high - low) / 2:{digits}}"
 
 
@@ -178,7 +195,10 @@ def p_value(p: float) -> str:
     >>> p_value(0.00004), p_value(0.0312)
     ('< .001', '.031')
     """
-    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+    if p < 0.001:
+        return "< .001"
+    near = abs(p - 0.05) < 0.0005  # another digit, so that it is seen on which side it is
+    return f"{p:.{4 if near else 3}f}".removeprefix("0")
 
 
 def _number(value: float, unit: str) -> str:

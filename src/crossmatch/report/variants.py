@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,10 @@ from crossmatch.language.alter import ALTERATIONS
 from crossmatch.metrics.choice import accuracy
 from crossmatch.metrics.proportion import Share, share_of
 from crossmatch.report.gate import is_gate
-from crossmatch.report.tables import NONE, Table, called, told
+from crossmatch.report.tables import NONE, SHORTER, Table, called, told
 
 ALTER, CAPTION = "alter", "caption"
+COUNTED = re.compile(r"([\d,]+) of ([\d,]+) captions could be altered")
 USUAL = {ALTER: "none", CAPTION: "chosen"}
 
 
@@ -80,7 +82,10 @@ def changed(variant: Variant) -> Share:
 
 
 def alteration_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]]]:
-    """For each task the share of predictions that change: a row for each alteration, a column for each model."""
+    """For each task the share of predictions that change: a row for each alteration, two columns for each model.
+
+    A caption that cannot be altered changes nothing, so the share among the altered ones is larger than that among all trials.
+    """
     found = variants(results, ALTER)
     out = []
     for task in dict.fromkeys(called(v.base) for v in found):
@@ -88,12 +93,33 @@ def alteration_tables(results: Sequence[Result]) -> list[tuple[Table, list[Varia
         models = list(dict.fromkeys(v.base.model for v in mine))
         rows = []
         for how in (name for name in ALTERATIONS if any(v.how == name for v in mine)):
-            shares = [next((changed(v) for v in mine if (v.how, v.base.model) == (how, m)), None) for m in models]
-            rows.append((how, *(_percent(s) for s in shares)))
-        notes = dict.fromkeys(note for v in mine for note in v.result.notes if note.startswith(f"{v.how}:"))
+            own = [next((v for v in mine if (v.how, v.base.model) == (how, m)), None) for m in models]
+            told_of = altered_share(next(v for v in own if v is not None))
+            cells = [cell for v in own for cell in _changes(v, told_of)]
+            rows.append((how, NONE if told_of is None else f"{100 * told_of:.1f}", *cells))
+        names = [SHORTER.sub("", m) for m in models]
+        head = (("", "captions", *(cell for name in names for cell in (name, ""))),
+                ("", "altered", *(cell for _ in models for cell in ("of all trials", "of the altered"))))  # fmt: skip
         title = f"{task}: predictions that change when the query is altered, percent"
-        out.append((Table(title, (("", *models),), tuple(rows), 1, tuple(notes)), mine))
+        note = "negation, permutation and reversal change what is said or break it; synonym and hypernym should change little"
+        out.append((Table(title, head, tuple(rows), 1, (note,)), mine))
     return out
+
+
+def _changes(variant: Variant | None, altered: float | None) -> tuple[str, str]:
+    if variant is None:
+        return NONE, NONE
+    share = changed(variant)
+    return _percent(share) if altered != 0 else NONE, f"{100 * share.value / altered:.1f}" if altered else NONE
+
+
+def altered_share(variant: Variant) -> float | None:
+    """The share of the captions that were altered, as the result tells it; unknown where not all trials were answered."""
+    if "partial" in variant.result.options or "limit" in variant.result.options:
+        return None
+    note = next((note for note in variant.result.notes if note.startswith(f"{variant.how}: ")), "")
+    match = COUNTED.search(note)
+    return int(match[1].replace(",", "")) / int(match[2].replace(",", "")) if match else None
 
 
 def caption_tables(results: Sequence[Result]) -> list[tuple[Table, list[Variant]]]:

@@ -66,8 +66,11 @@ def test_need_and_have_know_the_table(tmp_path):
     assert have("coco/dataset_coco.json", tmp_path) is None
 
 
+GATED = ("winoground",)  # only people with an account get these
+
+
 @real
-@pytest.mark.parametrize("data_set", BUILT_IN, ids=lambda data_set: data_set.name)
+@pytest.mark.parametrize("data_set", [d for d in BUILT_IN if d.name not in GATED], ids=lambda data_set: data_set.name)
 def test_the_real_files_have_the_declared_hashes_and_counts(data_set):
     if any(find(file, DATA) is None for file in data_set.using("required")):
         pytest.skip(f"{data_set.name} is not complete here")

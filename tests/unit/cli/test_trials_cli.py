@@ -7,6 +7,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from crossmatch.cli import cli
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -36,7 +37,7 @@ def test_own_trials_from_a_csv(folder):
     found = json.loads(run("-m", "precomputed:s.csv", "--json").stdout)["trials:pairs"]
     assert found == {"accuracy": 75.0, "macro/accuracy": 75.0, "far/accuracy": 75.0, "near/accuracy": 75.0}
     shown = run("-m", "precomputed:s.csv").stdout
-    assert "75.0 −15.2 +10.8" in shown
+    assert "75.0 [59.8, 85.8]" in shown
     assert "chance" in shown
 
 
@@ -213,3 +214,20 @@ def test_references_do_not_see_the_query_under_its_alteration(folder):
     plain = found["diorama/bison"]["accuracy"]
     # the words are the same, whatever their order; had the query stayed among the references, it would always win
     assert found["diorama/bison+alter=permutation"]["accuracy"] == found["diorama/bison+alter=reversal"]["accuracy"] == plain
+
+
+def test_pictures_beside_a_file_in_the_current_folder_are_found(folder):
+    for row in PAIRS:
+        for name in row[2:4]:
+            Image.new("RGB", (4, 4), "red" if name.endswith("a.jpg") else "white").save(folder / name)
+    done = run("-m", "blind:brightness", "--json")
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout)["trials:pairs"]["accuracy"] == 0  # the wrong image is always the brighter one
+    (folder / "0a.jpg").unlink()
+    assert "0a.jpg" in str(run("-m", "blind:brightness").exception)
+
+
+def test_hints_for_what_was_meant(folder):
+    done = CliRunner().invoke(cli, ["run", "-m", "random", "-t", "pairs.csv"])
+    assert "trials:pairs.csv" in str(done.exception)
+    assert "evaluated in Python" in str(run("-m", "mine.py:Model").exception)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,8 +128,21 @@ def test_the_share_of_changed_predictions_counts_ties_as_a_choice_of_their_own()
     assert changed(variant).value == pytest.approx(72 / N)
     assert set(predictions(results[1].parts[""]).tolist()) == {-1, 0, 1}
     ((table, _),) = alteration_tables(results)
-    assert table.rows[0][0] == "negation"
-    assert table.rows[0][1].startswith("30.0 ±")
+    assert table.rows[0][:2] == ("negation", "–")  # this result does not tell how many captions were altered
+    assert table.rows[0][2].startswith("30.0 ±")
+
+
+def test_the_share_among_altered_captions_is_told_too():
+    base = np.tile([1.0, 0.0], (N, 1))
+    other = base.copy()
+    other[:60] = [0.0, 1.0]
+    told = replace(of(other, alter="negation"), notes=("negation: 120 of 240 captions could be altered (50.0 %)",))
+    ((table, _),) = alteration_tables([of(base), told])
+    assert table.rows[0][1] == "50.0"
+    assert table.rows[0][3] == "50.0"  # a quarter of all trials, half of the altered ones
+    none = replace(of(base, alter="negation"), notes=("negation: 0 of 240 captions could be altered (0.0 %)",))
+    ((table, _),) = alteration_tables([of(base), none])
+    assert table.rows[0] == ("negation", "0.0", "–", "–")
 
 
 def test_variants_need_the_same_model_and_the_same_trials():

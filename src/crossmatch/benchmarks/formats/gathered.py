@@ -77,8 +77,8 @@ class Pictures:
         """Those of the images whose file is not there: better known before hours of work than in the midst of them."""
         spans = {name: span for name in images if isinstance(span := self.stored.get(name), Span)}
         folders = {span.path.parent for span in spans.values()}
-        there = {entry.path for folder in folders if folder.is_dir() for entry in os.scandir(folder)}
-        return [name for name, span in spans.items() if str(span.path) not in there]
+        there = {folder / entry.name for folder in folders if folder.is_dir() for entry in os.scandir(folder)}
+        return [name for name, span in spans.items() if span.path not in there]
 
     def __call__(self, image: str) -> Image:
         if image not in self.stored:
