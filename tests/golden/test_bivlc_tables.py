@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,8 @@ def test_bison_predictions_through_the_benchmark(real_data_folder):
     assert round(result["accuracy"].value, 3) == 49.962
     assert result["accuracy"].chance == 50
     assert result["accuracy"].low < 50 < result["accuracy"].high
+    # the example predictions are no model's: they take the first candidate of every trial
+    held = json.loads((real_data_folder / "bison" / "bison_annotations.cocoval2014.json").read_text())["data"]
+    said = json.loads((real_data_folder / "bison" / "fake_predictions.cocoval2014.json").read_text())
+    first = {one["bison_id"]: one["image_candidates"][0]["image_id"] for one in held}
+    assert all(first[one["bison_id"]] == one["predicted_image_id"] for one in said)

@@ -2,10 +2,8 @@
 
 import gc
 import json
-import os
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -541,38 +539,6 @@ def test_a_category_without_a_name_does_not_take_the_place_of_the_whole():
     except CrossmatchError:
         return
     assert result["t2i"].n == 6
-
-
-DATA = next(
-    (
-        p
-        for p in (Path(os.environ.get("CROSSMATCH_DATA") or "/nowhere"), Path(__file__).parents[3] / "shared" / "data")
-        if p.is_dir()
-    ),
-    None,
-)
-
-
-@pytest.mark.skipif(DATA is None or not (DATA / "bison").is_dir(), reason="no bison/ in $CROSSMATCH_DATA or ../shared/data")
-def test_the_official_bison_predictions_have_their_published_accuracy():
-    annotated = json.loads((DATA / "bison" / "bison_annotations.cocoval2014.json").read_text())["data"]
-
-    def load_bison():
-        images = []
-        for example in annotated:
-            named = [c["image_id"] for c in example["image_candidates"]]
-            images.append(sorted(named, key=lambda name, true=example["true_image_id"]: name != true))
-        return Trials([e["bison_id"] for e in annotated], images, [[e["caption"]] for e in annotated], ["bison"] * len(annotated))
-
-    path = DATA / "bison" / "fake_predictions.cocoval2014.json"
-    result = evaluate(f"precomputed:{path}", Benchmark("bison", "", load_bison, ("t2i",)), samples=100)
-    row = result["t2i"]
-    right = {e["bison_id"]: e["true_image_id"] for e in annotated}
-    counted = sum(right[p["bison_id"]] == p["predicted_image_id"] for p in json.loads(path.read_text()))
-    assert row.n == len(annotated) == 54_253
-    assert row.value == pytest.approx(100 * counted / 54_253, rel=1e-12)
-    assert round(row.value, 3) == 49.962
-    assert (row.chance, row.ties) == (50.0, 0.0)
 
 
 # Order, grades, depth

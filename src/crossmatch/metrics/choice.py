@@ -117,11 +117,6 @@ def tneg2i(given: Given) -> FloatArray:
     return _won(given, "tneg2i")
 
 
-def tied_choices(given: Given) -> FloatArray:
-    """1 where some comparison that decides the trial is a tie."""
-    return np.asarray(_outcomes(given).tied, dtype=np.float64)
-
-
 def chance(name: str, shape: tuple[int, int]) -> float:
     """The expected value of a metric for random scores without ties, on trials of `shape` (captions, images).
 

@@ -12,6 +12,7 @@ from crossmatch.core.result import Result
 from crossmatch.core.standing import Standing
 from crossmatch.metrics.table import metric
 from crossmatch.report import plots, trial_plots
+from crossmatch.report.analysis_plots import gap_sections
 from crossmatch.report.gate import gate_tables
 from crossmatch.report.published import beside
 from crossmatch.report.tables import Table, by_task, findings, is_trials, results_table
@@ -54,7 +55,7 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
 
 
 def _analyses(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Sections about what was run beside the models: altered queries, other captions, scorers that know nothing."""
+    """Sections about what was run beside the models: altered queries, other captions, the gap between directions, the gate."""
     found: list[dict[str, Any]] = []
     for table, mine in alteration_tables(results):
         about = (
@@ -63,9 +64,9 @@ def _analyses(results: Sequence[Result]) -> list[dict[str, Any]]:
         )
         found.append(_section(table, [("Altered queries", about, trial_plots.alteration_chart(mine))]))
     found += [_section(table, []) for table, _ in caption_tables(results)]
-    found += [
-        _section(table, [], ("Scorers that know nothing must get what theory gives them.",)) for table in gate_tables(results)
-    ]
+    found += [_section(table, figures) for table, figures in gap_sections(plain(results))]
+    must = "Scorers that know nothing must get what theory gives them."
+    found += [_section(table, [], (must, *table.notes)) for table in gate_tables(results)]
     return found
 
 

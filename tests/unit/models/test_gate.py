@@ -9,7 +9,7 @@ from crossmatch.core import outcomes
 from crossmatch.core.errors import WrongWords
 from crossmatch.core.presented import presented, uniform
 from crossmatch.core.trials import Trials
-from crossmatch.metrics.choice import accuracy, group_choice, i2t_choice, t2i_choice, tied_choices
+from crossmatch.metrics.choice import accuracy, group_choice, i2t_choice, t2i_choice
 from crossmatch.metrics.theory import SCORERS, Finding, verdicts
 from crossmatch.models import pair_cache
 from crossmatch.models.abilities import trial_scores_of
@@ -89,7 +89,7 @@ def test_what_each_scorer_is_blind_to():
 
 
 def test_random_scores_never_tie():
-    assert not tied_choices(said_by(gate_scorer("random"), trials_of((2, 2), 20_000))).any()
+    assert not outcomes.Outcomes.of(said_by(gate_scorer("random"), trials_of((2, 2), 20_000))).tied.any()
 
 
 def test_an_image_has_one_score_in_all_trials_and_under_every_seed_another():

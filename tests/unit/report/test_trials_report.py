@@ -201,4 +201,11 @@ def test_the_page_shows_the_alteration_chart_and_the_gate(tmp_path, two):
     assert "Group by category" in page
     lead = re.search(r'class="lead">([^·]*)', page)[1]
     assert "gate:" not in lead
-    assert page.count("<h2>") == 4  # two tasks, the alterations, the gate
+    assert "which direction" in page or "I2T → T2I" in page
+    assert page.count("<h2>") == 5  # two tasks, the alterations, the gap between directions, the gate
+
+
+def test_the_page_says_aloud_that_the_gate_failed(tmp_path):
+    broken = evaluate(Fixed(0, 0.4), BIVLC, name="gate:random")
+    page = write_report([evaluate(Fixed(1, 0.5), BIVLC, name="mine"), broken], tmp_path / "r.html").read_text()
+    assert re.search(r'class="note">random got .* outside of', page)
