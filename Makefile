@@ -14,7 +14,7 @@ help:  ## list the targets
 demo: $(VENV)/.demo-ready  ## draw a world, train a model on it, evaluate, write demo/report.html (under 5 minutes)
 	$(BIN)/crossmatch demo -o $(OUT)
 
-test: $(VENV)/.dev-ready $(VENV)/.browser-ready  ## run all tests
+test: $(VENV)/.dev-ready $(VENV)/.browser-ready $(VENV)/.java-ready  ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
@@ -57,4 +57,11 @@ $(VENV)/.browser-ready: | $(VENV)/bin/pip
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	  echo "no Chromium: the browser tests will be skipped. Install it, then remove $@"
+	@touch $@
+
+# The caption metrics need no Java; their peers do.
+$(VENV)/.java-ready: | $(VENV)/bin/pip
+	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless >/dev/null; } || \
+	  echo "no Java: the comparison with Stanford's tokeniser will be skipped. Install a JRE, then remove $@"
 	@touch $@
