@@ -28,6 +28,7 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/cxc_bootstrap.py
 	$(BIN)/python bench/coco_suite.py
 	$(BIN)/python bench/trials.py
+	$(BIN)/python bench/captions.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py

@@ -34,7 +34,7 @@ class Frequencies:
     def __post_init__(self) -> None:
         if self.images < 2:
             raise CrossmatchError(
-                f"document frequencies of {self.images} image(s); with fewer than two no n-gram tells anything, and CIDEr is 0 for all. "
+                f"document frequencies of {self.images} image(s); with fewer than two no n-gram tells anything, and CIDEr is 0. "
                 "Score more images together, or take the frequencies of a saved corpus."
             )
 
