@@ -57,13 +57,14 @@ def _any(words: str) -> str:
     return "(?:" + "|".join(sorted(words.split(), key=len, reverse=True)) + ")"
 
 
-# The first that fits is taken, so what is longer stands first. Stanford's takes the longest.
+# The first that fits is taken, so what is longer stands first. Stanford's takes the longest. What may look ahead past its own token
+# is bounded ({0,63}), so that no text takes quadratic time.
 _RULES = (
     r"[A-Za-z]+(?![^ ,])",  # most words: the rest is tried only where something else follows
     r"</?[A-Za-z][^<>]*>|-[LR][RSC]B-|&#\d+;",
     r"https?://[^\s\"<>|(){}]*[^\s\"<>|.!?(){},-]",
-    r"(?i:(?:[\w-]+\.)+(?:com|net|org|edu))/[^\s\"<>|(){}]*[^\s\"<>|.!?(){},-]",
-    r"[A-Za-z0-9][^\s\"<>|()@]*@[^\s\"<>|(){}.@]+(?:\.[^\s\"<>|(){}.@]+)*",
+    r"(?i:(?:[\w-]{1,63}\.){1,9}(?:com|net|org|edu))/[^\s\"<>|(){}]*[^\s\"<>|.!?(){},-]",
+    r"[A-Za-z0-9][^\s\"<>|()@]{0,63}@[^\s\"<>|(){}.@]+(?:\.[^\s\"<>|(){}.@]+)*",
     r"@[A-Za-z_][A-Za-z0-9_]*|#[A-Za-z]+",
     r"\(\d{3}\) ?\d{3}[- ]\d{4}(?!\d)",
     rf"[<>]?[:;=](?:[-'][()DPdp]|[()DPpdO\\|\[\]{{@])(?!{_CHAR})|\^_\^|-_-",
@@ -87,7 +88,7 @@ _RULES = (
     # numbers, and words with a hyphen, a slash or an ampersand
     rf"\d+ \d+/\d+(?![^\W\d])|\d+-\d+/\d+(?!{_CHAR})|\d+/\d+(?:-{_LETTERS})+"
     rf"|\d{{1,2}}/\d{{1,2}}/\d{{1,4}}(?!{_CHAR})|\d+/\d+(?!{_CHAR})",
-    rf"(?=[\d/]*{_LETTER}){_CHAR}+(?:-{_LETTER}+){{0,2}}(?:/{_CHAR}+(?:-{_LETTER}+){{0,2}})+",
+    rf"(?=[\d/]{{0,63}}{_LETTER}){_CHAR}+(?:-{_LETTER}+){{0,2}}(?:/{_CHAR}+(?:-{_LETTER}+){{0,2}})+",
     rf"\d+(?:[.,:]\d+)*{_HYPHENS}+|{_CHAR}+{_HYPHENS}+",
     r"[A-Z]+&[A-Z]+|(?i:c\+\+|[cf]#)|(?:US|HK|NZ|AU|[A-Z])\$",
     r"--+|\.\.+|[-+]?\d*(?:[.,:]\d+)+|[-+]\d+",
