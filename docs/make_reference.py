@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from crossmatch.benchmarks import benchmarks
+from crossmatch.captions.table import CAPTION_METRICS, told
 from crossmatch.cli import cli
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
@@ -19,6 +20,11 @@ HERE = Path(__file__).parent
 
 def reference() -> str:
     metrics = [f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES]
+    captions = [
+        f"| {', '.join(f'`{name}`' for name in m.names)} | {m.about} | {m.best:g} | {', '.join(m.needs)} | "
+        f"{' '.join(f'`+{key}={told(value)}`' for key, value in m.options)} | {m.source} |"
+        for m in CAPTION_METRICS
+    ]
     tasks = [
         f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | "
         f"{' '.join(f'`+{key}={value}`' for key, value in b.options.items())} | {b.licence} |"
@@ -33,6 +39,11 @@ def reference() -> str:
             "`@k` takes any k. Sources are keys of `references.bib`. Chance depends on the data and stands beside every result.\n",
             "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
             *metrics,
+            "\n## Caption metrics",
+            "Options go with the name, as in `cider-d+sigma=4`; the usual values are shown. The name of a family, such as `bleu`, stands "
+            "for all of its numbers. Frequencies are optional; see `captions.md`.\n",
+            "| names | about | best | needs | options | source |\n|---|---|---|---|---|---|",
+            *captions,
             "\n## Tasks",
             "Options go with the name, as in `cxc+split=val`; the usual values are shown. `invalid=drop` leaves out what the ECCV "
             "paper calls invalid (decision 11), `cocaptions=all` and `query` are explained in decision 13. `collection:FOLDER` "

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crossmatch.benchmarks import coco_tables
 from crossmatch.benchmarks.counts import classes, ids, images, json_captions, json_images, keys, lines, rows, unlabelled, values
+from crossmatch.benchmarks.judgement_data_sets import JUDGEMENTS
 from crossmatch.benchmarks.trial_data_sets import BISON, BIVLC, SUGARCREPE, WINOGROUND
 from crossmatch.core import files
 from crossmatch.core.errors import WrongWords
@@ -139,7 +140,7 @@ COCO = DataSet(
     ),
 )  # fmt: skip
 
-BUILT_IN = (CXC, COCO, ECCV_CAPTION, BISON, BIVLC, SUGARCREPE, WINOGROUND)
+BUILT_IN = (CXC, COCO, ECCV_CAPTION, BISON, BIVLC, SUGARCREPE, WINOGROUND, JUDGEMENTS)
 
 
 def data_sets() -> tuple[DataSet, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from crossmatch.captions.corpus import ORDERS, Corpus, Grams
@@ -29,9 +31,9 @@ def bleu(corpus: Corpus) -> tuple[Scores, ...]:
     own = corpus.lengths[corpus.candidate]
     offered = np.maximum(0, own - np.arange(ORDERS)[:, None])
     closest = closest_length(corpus)
-    each = _combine(matches, offered, own, closest)
-    whole = _combine(*(part.sum(axis=-1, keepdims=True) for part in (matches, offered, own, closest)))
-    return tuple(Scores(float(whole[n, 0]), each[n]) for n in range(ORDERS))
+    sums = np.concatenate([matches, offered, own[None], closest[None]]).T
+    each, whole = _combine(sums), _combine(sums.sum(axis=0))
+    return tuple(Scores(float(whole[n]), each[:, n], sums, partial(_order, n)) for n in range(ORDERS))
 
 
 def matched(corpus: Corpus, grams: Grams) -> IntArray:
@@ -63,8 +65,14 @@ def closest_length(corpus: Corpus) -> IntArray:
     return closest
 
 
-def _combine(matches: IntArray, offered: IntArray, own: IntArray, closest: IntArray) -> FloatArray:
-    precision = np.cumprod((matches + TINY) / (offered + SMALL), axis=0)
+def _combine(sums: IntArray | FloatArray) -> FloatArray:
+    """BLEU-1 to BLEU-4 (…, 4) of matches, candidate n-grams, candidate length and closest length (…, 10)."""
+    matches, offered, own, closest = np.split(sums, [ORDERS, 2 * ORDERS, 2 * ORDERS + 1], axis=-1)
+    precision = np.cumprod((matches + TINY) / (offered + SMALL), axis=-1)
     ratio = (own + TINY) / (closest + SMALL)
     penalty = np.exp(np.minimum(0, 1 - 1 / ratio))
-    return np.asarray(precision ** (1 / np.arange(1, ORDERS + 1)[:, None]) * penalty, dtype=np.float64)
+    return np.asarray(precision ** (1 / np.arange(1, ORDERS + 1)) * penalty, dtype=np.float64)
+
+
+def _order(n: int, totals: FloatArray) -> FloatArray:
+    return _combine(totals)[..., n]

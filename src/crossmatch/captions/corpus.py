@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
 
@@ -49,6 +49,7 @@ class Corpus:
     begin: IntArray  # of each caption: where its words start; and the end
     image: IntArray  # of each caption: the position of its id
     vocabulary: tuple[str, ...]
+    captions: tuple[str, ...] | None = None  # as they were written, where that is known
 
     @classmethod
     def of(
@@ -85,11 +86,12 @@ class Corpus:
                 known[text] = tokens(text)
             return known[text]
 
-        return cls.of_tokens(
+        corpus = cls.of_tokens(
             [of_text(i, candidates[i]) for i in references],
             [[of_text(i, text) for text in texts] for i, texts in references.items()],
             list(references),
         )
+        return replace(corpus, captions=tuple(text for i, texts in references.items() for text in (candidates[i], *texts)))
 
     @classmethod
     def of_tokens(

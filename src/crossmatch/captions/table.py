@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from crossmatch import __version__
 from crossmatch.captions.bleu import bleu
 from crossmatch.captions.cider import SIGMA, cider, cider_d
+from crossmatch.captions.clip_score import PREFIX, WEIGHT, clip_score, ref_clip_score
 from crossmatch.captions.corpus import ORDERS, Corpus
 from crossmatch.captions.frequencies import Frequencies
 from crossmatch.captions.rouge import BETA, rouge_l
 from crossmatch.captions.scores import Scores
+from crossmatch.captions.spice import spice, spice_parser
+from crossmatch.captions.tiger import TAU, tiger
 from crossmatch.captions.tokenise import TOKENISER
 from crossmatch.core.errors import WrongWords
+
+Facts = tuple[tuple[str, object], ...]
+
+# What a metric may need beyond the corpus, and how to give it. CIDEr does without frequencies: it counts the references'.
+GIVEN = {
+    "frequencies": "document frequencies (--frequencies FILE)",
+    "images": "the pictures (--images FOLDER, or --data diorama)",
+    "embedder": "a model that embeds images and texts (--model NAME)",
+    "grounder": "a model that grounds texts in regions (--grounder FOLDER)",
+}
 
 
 @dataclass(frozen=True)
 class CaptionMetric:
-    """`score` takes a corpus and, where the metric weighs n-grams, document frequencies; it gives one `Scores` for each name."""
+    """`score` takes a corpus, and by keyword what it `needs` and its `options`; it gives one `Scores` for each name."""
 
     family: str
     names: tuple[str, ...]
@@ -26,8 +40,10 @@ class CaptionMetric:
     score: Callable[..., tuple[Scores, ...]]
     best: float
     source: str
-    options: tuple[tuple[str, object], ...]  # the facts of its signature
-    weighs: bool = False  # takes document frequencies
+    facts: Facts = ()  # of its signature
+    options: Facts = ()  # those that a user may set, with their defaults
+    needs: tuple[str, ...] = ()  # of what is in `GIVEN`
+    found: Callable[[], Facts] = tuple  # facts of its signature that depend on what is installed
 
 
 CAPTION_METRICS = (
@@ -42,11 +58,31 @@ CAPTION_METRICS = (
     ),
     CaptionMetric(
         "cider", ("cider",), "cosine of n-grams weighted by how well they tell images apart",
-        cider, 1.0, "vedantam2015cider, eq. 1 to 3", (("n", ORDERS), ("scale", 1), ("stem", "no")), weighs=True,
+        cider, 1.0, "vedantam2015cider, eq. 1 to 3", (("n", ORDERS), ("scale", 1), ("stem", "no")), needs=("frequencies",),
     ),
     CaptionMetric(
         "cider-d", ("cider-d",), "CIDEr with clipped counts and a penalty for another length; coco-caption's CIDEr",
-        cider_d, 10.0, "vedantam2015cider, sec. 7", (("n", ORDERS), ("sigma", SIGMA), ("scale", 10), ("stem", "no")), weighs=True,
+        cider_d, 10.0, "vedantam2015cider, sec. 7", (("n", ORDERS), ("scale", 10), ("stem", "no")), (("sigma", SIGMA),),
+        needs=("frequencies",),
+    ),
+    CaptionMetric(
+        "spice", ("spice",), "what the caption says: F-score over things, attributes and relations",
+        spice, 1.0, "anderson2016spice, sec. 3", (("synonyms", "wordnet-3.0"),), found=lambda: (("parser", spice_parser()),),
+    ),
+    CaptionMetric(
+        "tiger", ("tiger", "rrs", "wds"), "whether the caption speaks of the same regions of the picture as the references",
+        tiger, 1.0, "jiang2019tiger, eq. 1 to 14", (("ties", "expected"),), (("tau", TAU), ("variant", "paper")),
+        needs=("grounder", "images"),
+    ),
+    CaptionMetric(
+        "clip-score", ("clip-score",), "cosine of caption and picture",
+        clip_score, WEIGHT, "hessel2021clipscore, sec. 3", (), (("weight", WEIGHT), ("prefix", PREFIX)),
+        needs=("embedder", "images"),
+    ),
+    CaptionMetric(
+        "ref-clip-score", ("ref-clip-score",), "harmonic mean of clip-score and of the cosine with the nearest reference",
+        ref_clip_score, 2 * WEIGHT / (1 + WEIGHT), "hessel2021clipscore, sec. 3", (), (("weight", WEIGHT), ("prefix", PREFIX)),
+        needs=("embedder", "images"),
     ),
 )  # fmt: skip
 
@@ -61,11 +97,20 @@ class CaptionResult:
     signature: str
 
 
-def chosen(names: Iterable[str]) -> dict[str, CaptionMetric]:
-    """The metrics of these names; the name of a family stands for all of its numbers.
+class Asked(NamedTuple):
+    """One number that was asked for: which of a family's, and with which options."""
 
-    >>> list(chosen(["bleu-4", "cider-d"]))
-    ['bleu-4', 'cider-d']
+    metric: CaptionMetric
+    name: str
+    options: Facts
+
+
+def chosen(names: Iterable[str]) -> dict[str, Asked]:
+    """The metrics of these names, by the name that each result has. The name of a family stands for all of its numbers, and
+    options follow as in `cider-d+sigma=4`.
+
+    >>> list(chosen(["bleu-4", "cider-d+sigma=4"]))
+    ['bleu-4', 'cider-d+sigma=4']
     >>> list(chosen(["bleu"]))
     ['bleu-1', 'bleu-2', 'bleu-3', 'bleu-4']
     """
@@ -73,18 +118,52 @@ def chosen(names: Iterable[str]) -> dict[str, CaptionMetric]:
     for metric in CAPTION_METRICS:
         known |= {name: [(name, metric)] for name in metric.names}
         known[metric.family] = [(name, metric) for name in metric.names]
-    found: dict[str, CaptionMetric] = {}
-    for name in names:
+    found: dict[str, Asked] = {}
+    for words in names:
+        name, *given = words.split("+")
         if name not in known:
             raise WrongWords(f"there is no caption metric {name!r}; there are {', '.join(known)}. Choose among these.")
-        found |= known[name]
+        for each, metric in known[name]:
+            found["+".join([each, *given])] = Asked(metric, each, _options(metric, given))
+    if not found:
+        raise WrongWords(f"no caption metric was named; there are {', '.join(known)}. Choose among these.")
     return found
 
 
+def _options(metric: CaptionMetric, given: list[str]) -> Facts:
+    """The options of a metric, with what was given in place of the defaults."""
+    values = dict(metric.options)
+    for words in given:
+        key, _, text = words.partition("=")
+        if key not in values:
+            there = ", ".join(values) or "no options"
+            raise WrongWords(f"{metric.family} has no option {key!r}; there are {there}. Write it as in cider-d+sigma=4.")
+        values[key] = _value(metric.family, key, text, values[key])
+    return tuple(values.items())
+
+
+def _value(family: str, key: str, text: str, default: object) -> object:
+    """A text as a value of the default's kind."""
+    read: dict[type, Callable[[str], object]] = {bool: {"yes": True, "no": False}.__getitem__, float: float, str: str}
+    try:
+        return read[type(default)](text)
+    except (KeyError, ValueError):
+        raise WrongWords(f"{family} was given {key}={text!r}; something like {told(default)!r} was expected.") from None
+
+
 def score(
-    corpus: Corpus, names: Iterable[str], frequencies: Frequencies | None = None, tokeniser: str = TOKENISER
+    corpus: Corpus,
+    names: Iterable[str],
+    frequencies: Frequencies | None = None,
+    *,
+    images: Callable[[str], Any] | None = None,
+    embedder: object = None,
+    grounder: object = None,
+    tokeniser: str = TOKENISER,
 ) -> dict[str, CaptionResult]:
     """The corpus value, each candidate's value and the signature of each metric, by name. A family is computed once.
+
+    `images` opens the picture of an id, for metrics that look at pictures by an `embedder` or a `grounder`.
 
     >>> corpus = Corpus.of({"7": "a dog runs", "8": "a cat"}, {"7": ["a dog is running"], "8": ["the cat sleeps", "a cat"]})
     >>> result = score(corpus, ["bleu", "cider-d"])["bleu-1"]
@@ -93,22 +172,43 @@ def score(
     >>> result.signature
     'bleu-1|tok:ptb-3.4.1|refs:1-2|length:closest|smooth:none|v...'
     """
-    metrics = chosen(names)
-    computed = {m.family: m.score(corpus, frequencies) if m.weighs else m.score(corpus) for m in dict.fromkeys(metrics.values())}
+    asked = chosen(names)
+    given = {"frequencies": frequencies, "images": images, "embedder": embedder, "grounder": grounder}
+    for name, (metric, _, _) in asked.items():
+        for need in metric.needs:
+            if given[need] is None and need != "frequencies":
+                raise WrongWords(f"{name} needs {GIVEN[need]}, which was not given.")
+    computed = {
+        (metric.family, options): metric.score(corpus, **{need: given[need] for need in metric.needs}, **dict(options))
+        for metric, options in dict.fromkeys((metric, options) for metric, _, options in asked.values())
+    }
     return {
-        name: CaptionResult(
-            name, computed[m.family][m.names.index(name)], m.best, signature(name, m, corpus, frequencies, tokeniser)
+        label: CaptionResult(
+            label,
+            computed[one.metric.family, one.options][one.metric.names.index(one.name)],
+            one.metric.best,
+            signature(one, corpus, given, tokeniser),
         )
-        for name, m in metrics.items()
+        for label, one in asked.items()
     }
 
 
-def signature(
-    name: str, metric: CaptionMetric, corpus: Corpus, frequencies: Frequencies | None = None, tokeniser: str = TOKENISER
-) -> str:
-    """One line that says how a number came about: tokeniser, references for each candidate, document frequencies, options."""
+def signature(one: Asked, corpus: Corpus, given: dict[str, Any], tokeniser: str = TOKENISER) -> str:
+    """One line that says how a number came about: tokeniser, references for each candidate, document frequencies, the model and
+    the data behind it, options."""
     few, many = corpus.references_each.min(), corpus.references_each.max()
     facts: list[tuple[str, object]] = [("tok", tokeniser), ("refs", str(few) if few == many else f"{few}-{many}")]
-    if metric.weighs:
-        facts.append(("df", f"references/{len(corpus)}" if frequencies is None else f"{frequencies.digest}/{frequencies.images}"))
-    return "|".join([name, *(f"{key}:{value}" for key, value in (*facts, *metric.options)), f"v{__version__}"])
+    kept = given["frequencies"]
+    for need in one.metric.needs:
+        if need == "frequencies":
+            facts.append(("df", f"references/{len(corpus)}" if kept is None else f"{kept.digest}/{kept.images}"))
+        elif need != "images":
+            model = given[need]
+            facts.append((need, str(getattr(model, "signature", type(model).__name__)).replace("|", ",")))
+    facts += [*one.metric.facts, *one.options, *one.metric.found()]
+    return "|".join([one.name, *(f"{key}:{told(value)}" for key, value in facts), f"v{__version__}"])
+
+
+def told(value: object) -> object:
+    """A value of an option as users write it."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value.strip() if isinstance(value, str) else value

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from crossmatch import __version__
+from crossmatch.cli.agree import captions
 from crossmatch.cli.analyse import analyse
 from crossmatch.cli.cache import cache_group, cache_options
 from crossmatch.cli.correlate import correlate
@@ -34,7 +35,7 @@ def _attach(command: click.Command) -> None:
         each.context_settings |= cli.context_settings
 
 
-for attached in (analyse, cache_group, correlate, data, export):
+for attached in (analyse, cache_group, captions, correlate, data, export):
     _attach(attached)
 
 

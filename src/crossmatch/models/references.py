@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crossmatch.captions.corpus import Corpus
+from crossmatch.captions.frequencies import Frequencies
+from crossmatch.captions.table import CAPTION_METRICS, score
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -73,10 +76,29 @@ def _starts(references: Sequence[Sequence[str]]) -> IntArray:
     return np.cumsum([0, *(len(texts) for texts in references[:-1])])
 
 
+@dataclass(frozen=True)
+class ByMetric:
+    """A caption metric of `captions.table`, by name. Document frequencies count each distinct list of references once.
+
+    >>> ByMetric("rouge-l")(["a cat", "a dog"], [["a cat sleeps"], ["two birds"]]).round(3)
+    array([0.772, 0.   ])
+    """
+
+    name: str
+
+    def __call__(self, candidates: list[str], references: list[list[str]]) -> FloatArray:
+        named = [str(n) for n in range(len(candidates))]
+        corpus = Corpus.of(dict(zip(named, candidates, strict=True)), dict(zip(named, references, strict=True)))
+        distinct = {str(n): list(texts) for n, texts in enumerate(dict.fromkeys(map(tuple, references)))}
+        frequencies = Frequencies.of(Corpus.of(dict.fromkeys(distinct, ""), distinct)) if "cider" in self.name else None
+        return score(corpus, [self.name], frequencies)[self.name].scores.values
+
+
 # A caption score takes candidates and the references of each, and gives a number for each candidate, the higher the more alike.
 CAPTION_SCORES: dict[str, CaptionScore] = {
     "overlap": overlap,
     "rouge-1": rouge_1,
+    **{name: ByMetric(name) for metric in CAPTION_METRICS if set(metric.needs) <= {"frequencies"} for name in metric.names},
 }
 
 

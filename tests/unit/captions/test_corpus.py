@@ -10,8 +10,9 @@ import pytest
 from crossmatch.captions import corpus as module
 from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.frequencies import Frequencies
-from crossmatch.captions.table import CAPTION_METRICS, chosen, score
+from crossmatch.captions.table import CAPTION_METRICS, chosen, score, told
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.grounding import Grounding
 
 
 @pytest.mark.parametrize(
@@ -79,11 +80,29 @@ def test_the_table() -> None:
     names = [name for metric in CAPTION_METRICS for name in metric.names]
     assert len(set(names)) == len(names)
     corpus = Corpus.of({"1": "a dog", "2": "x"}, {"1": ["a dog"], "2": ["a dog"]})
+
+    class Model:
+        signature = "a|model"
+
+        def embed_images(self, images: list[str]) -> np.ndarray:
+            return np.ones((len(images), 2))
+
+        def embed_texts(self, texts: list[str]) -> np.ndarray:
+            return np.array([[len(text), 1.0] for text in texts])
+
+        def ground(self, images: list[str], texts: list[str]) -> Grounding:
+            return Grounding(np.array([[len(text), 1.0] for text in texts]))
+
+    given = {"images": lambda i: i, "embedder": Model(), "grounder": Model()}
     for metric in CAPTION_METRICS:
         assert list(chosen([metric.family])) == list(metric.names)
-        for name, result in score(corpus, [metric.family]).items():
+        for name, result in score(corpus, [metric.family], **given).items():
             assert result.signature.startswith(f"{name}|tok:ptb-3.4.1|refs:1|")
-            assert all(f"|{key}:{value}|" in result.signature for key, value in metric.options)
+            assert all(f"|{key}:{told(value)}|" in result.signature for key, value in (*metric.facts, *metric.options))
+            assert ("a,model" in result.signature) == bool({"embedder", "grounder"} & set(metric.needs))
             assert len(result.scores.values) == 2
+        for need in set(metric.needs) - {"frequencies"}:
+            with pytest.raises(WrongWords, match=f"{metric.names[0]} needs .*which was not given"):
+                score(corpus, [metric.family], **{**given, need: None})
     with pytest.raises(WrongWords, match="no caption metric 'bleu-5'; there are bleu-1"):
         chosen(["bleu-5"])

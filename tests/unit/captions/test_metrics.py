@@ -22,7 +22,9 @@ captions = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)
 corpora = st.lists(st.tuples(captions, st.lists(captions, min_size=1, max_size=3)), min_size=2, max_size=5).map(
     lambda pairs: ([own for own, _ in pairs], [texts for _, texts in pairs])
 )
-NAMES = [name for metric in CAPTION_METRICS for name in metric.names]
+READ = [metric for metric in CAPTION_METRICS if set(metric.needs) <= {"frequencies"}]  # those that look at no picture
+TEXTS = [name for metric in READ for name in metric.names]
+NAMES = [name for name in TEXTS if name not in ("meteor", "spice")]  # to which a word is any string: they know no language
 
 
 def counts(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
@@ -100,7 +102,7 @@ def test_laws(pair: tuple[list[list[str]], list[list[list[str]]]], random: objec
         assert np.isfinite(found[name].scores.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in TEXTS if name != "meteor"])  # whose best is below 1: one chunk has a penalty
 def test_a_candidate_that_is_its_only_reference_gets_the_best_value(name: str) -> None:
     texts = [["a", "big", "dog", "runs", "home"], ["the", "sun", "is", "up", "now"]]
     result = score(Corpus.of_tokens(texts, [[t] for t in texts]), [name])[name]
@@ -135,7 +137,7 @@ def test_cider_d_falls_with_another_length_and_cider_does_not() -> None:
 
 def test_empty_captions_score_nothing() -> None:
     corpus = Corpus.of({"1": "...", "2": "a dog", "3": ""}, {"1": ["a dog"], "2": ["!", "a dog"], "3": [""]})
-    for name, result in score(corpus, NAMES).items():
+    for name, result in score(corpus, TEXTS).items():
         assert result.scores.values[[0, 2]] == pytest.approx([0, 0], abs=1e-5), name
         assert result.scores.values[1] > 0
 
@@ -144,7 +146,7 @@ def test_a_caption_of_ten_thousand_words() -> None:
     rng = np.random.default_rng(0)
     long = [str(word) for word in rng.integers(0, 500, 10_000)]
     corpus = Corpus.of_tokens([long, ["a", "dog"]], [[long[:5_000], ["1"]], [long]])
-    found = score(corpus, NAMES)
+    found = score(corpus, TEXTS)
     assert found["rouge-l"].scores.values[0] > 0.5
     assert all(np.isfinite(result.scores.values).all() for result in found.values())
 

@@ -1,0 +1,87 @@
+"""One set of candidates under several metrics, with intervals; and two sets on the same images compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossmatch.captions.corpus import Corpus
+from crossmatch.captions.scores import replicates
+from crossmatch.captions.table import CaptionResult, score
+from crossmatch.core.arrays import FloatArray
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.metrics.significance import SAMPLES, Difference, Draws, compare_replicates, holm, interval
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Candidates called `name` and what each metric says of them; `drawn` holds its corpus value in the bootstrap's replicates."""
+
+    name: str
+    corpus: Corpus
+    results: Mapping[str, CaptionResult]
+    drawn: Mapping[str, FloatArray]
+
+    def interval(self, metric: str) -> tuple[float, float]:
+        """The 95 % interval of a corpus value: images are drawn with replacement, document frequencies stay as they are."""
+        return interval(self.drawn[metric])
+
+    def as_json(self) -> dict[str, dict[str, object]]:
+        """Value, interval and signature of each metric."""
+        found: dict[str, dict[str, object]] = {}
+        for name, result in self.results.items():
+            low, high = self.interval(name)
+            found[name] = {"value": round(result.scores.value, 6), "low": round(low, 6), "high": round(high, 6)}
+            found[name]["signature"] = result.signature
+        return found
+
+
+def judge(name: str, corpus: Corpus, metrics: Iterable[str], samples: int = SAMPLES, seed: int = 0, **given: Any) -> Judged:
+    """Score candidates by these metrics; what else the metrics need is `given` as to `table.score`.
+
+    >>> corpus = Corpus.of({"7": "a dog runs", "8": "a cat"}, {"7": ["a dog is running"], "8": ["the cat sleeps", "a cat"]})
+    >>> judge("mine", corpus, ["rouge-l"]).as_json()["rouge-l"]["value"]
+    0.778539
+    """
+    results = score(corpus, metrics, **given)
+    draws = Draws.of(np.arange(len(corpus)), samples, seed)
+    return Judged(name, corpus, results, {name: replicates(result.scores, draws) for name, result in results.items()})
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How much higher the second candidates score than the first by one metric; `p` is corrected for all that were compared."""
+
+    first: str
+    second: str
+    metric: str
+    difference: Difference
+    p: float
+
+
+def compare(judged: Sequence[Judged]) -> list[Compared]:
+    """Each but the first against the first, by each metric: paired bootstrap over images, Holm's correction over all of them."""
+    first, *others = judged
+    for other in others:
+        if not np.array_equal(first.corpus.ids, other.corpus.ids):
+            raise CrossmatchError(
+                f"{first.name} and {other.name} caption different images ({len(first.corpus):,} and {len(other.corpus):,}), or in "
+                "another order; only the same images can be compared. Score the images that both have."
+            )
+    found = [
+        (other, metric, compare_replicates(first.drawn[metric], other.drawn[metric], _value(other, metric) - _value(first, metric)))
+        for other in others
+        for metric in first.results
+    ]
+    corrected = holm([difference.p for _, _, difference in found])
+    return [
+        Compared(first.name, other.name, metric, difference, p)
+        for (other, metric, difference), p in zip(found, corrected, strict=True)
+    ]
+
+
+def _value(judged: Judged, metric: str) -> float:
+    return judged.results[metric].scores.value

@@ -1,0 +1,264 @@
+"""`crossmatch captions`: judge captions, judge the judges, and show where a caption is grounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from crossmatch.captions.corpus import Corpus
+    from crossmatch.captions.judge import Judged
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+METRICS = "bleu,rouge-l,cider-d"
+SAMPLES = click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
+SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of whatever is drawn.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+IMAGES = click.option("--images", type=click.Path(path_type=Path, file_okay=False), help="Folder of the pictures, named by id.")
+MODEL = click.option("-m", "--model", help="A model that embeds images and texts, for clip-score and ref-clip-score.")
+GROUNDER = click.option("--grounder", help="A model that grounds texts in regions, for tiger: the folder of a trained one.")
+REFERENCES = "A file of references (COCO annotations, {id: [texts]}, csv, tsv), or a task or collection:FOLDER with captions."
+
+
+@click.group()
+def captions() -> None:
+    """Score captions, ask how far scores agree with people, and see where a caption is grounded."""
+
+
+@captions.command("score")
+@click.option("--candidates", "files", type=FILE, multiple=True, required=True,
+              help="A file with one caption for each image: COCO results, {id: text}, csv. Several are compared.")  # fmt: skip
+@click.option("--references", "words", required=True, help=REFERENCES)
+@click.option("--metrics", default=METRICS, show_default=True,
+              help="Separated by commas; options as in cider-d+sigma=4 (see `captions metrics`).")  # fmt: skip
+@click.option("--frequencies", type=FILE, help="Document frequencies for CIDEr, from `captions frequencies`.")
+@IMAGES
+@MODEL
+@GROUNDER
+@click.option("--partial", is_flag=True, help="Score images with a candidate only; the references of others are left out.")
+@click.option("--leave-one-out", is_flag=True, help="Where a candidate is one of its references, leave that reference out.")
+@click.option("--by", help="What the worst and the best captions are sorted by.  [default: cider-d, or the last metric]")
+@click.option("--per-caption", type=FILE, help="Write the value of every caption to this csv.")
+@click.option("-o", "--output", type=FILE, help="Write a page with the worst and the best captions (.html).")
+@SAMPLES
+@SEED
+@JSON
+def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies: Path | None, images: Path | None,
+                  model: str | None, grounder: str | None, partial: bool, leave_one_out: bool, by: str | None,
+                  per_caption: Path | None, output: Path | None, samples: int, seed: int, as_json: bool) -> None:  # fmt: skip
+    """Score captions against references: BLEU, ROUGE-L, CIDEr, METEOR, SPICE, TIGEr, CLIPScore. No Java, no downloads."""
+    from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates
+    from crossmatch.captions.frequencies import Frequencies
+    from crossmatch.captions.judge import judge
+    from crossmatch.captions.table import chosen
+    from crossmatch.report import captions as page
+    from crossmatch.report.tables import as_text
+
+    names = named(metrics)
+    chosen(names)  # refuses before any work
+    if output is not None and output.suffix.lower() != ".html":
+        raise WrongWords(f"{output} should end in .html. Values go to a csv: --per-caption FILE.csv")
+    references, opener = references_of(words)
+    sets = {path: read_candidates(path) for path in files}
+    ids = dict.fromkeys(image for candidates in sets.values() for image in candidates)
+    opener = pictures_in(images, ids) if images else opener
+    given = {
+        "frequencies": Frequencies.load(frequencies) if frequencies else None,
+        "images": opener,
+        "embedder": embedder(model) if model else None,
+        "grounder": grounder(grounder) if grounder else None,
+    }
+    shown = _names(files)
+    judged = [
+        judge(name, _corpus(candidates, references, partial, leave_one_out), names, samples, seed, **given)
+        for name, candidates in zip(shown, sets.values(), strict=True)
+    ]
+    table = page.scores_table(judged)
+    by = page.sorted_by(judged[0], by)
+    if as_json:
+        click.echo(json.dumps({one.name: one.as_json() for one in judged}, indent=1, allow_nan=False))
+    else:
+        click.echo(as_text(table))
+    if per_caption:
+        click.echo(f"saved {page.write_values(judged, per_caption)}", err=True)
+    if output:
+        click.echo(f"saved {_page(output, judged, table, by, given)}", err=True)
+
+
+def _page(output: Path, judged: Sequence[Judged], table: Any, by: str, given: Mapping[str, Any]) -> Path:
+    from crossmatch.report import captions as page
+    from crossmatch.report.caption_plots import histogram_panel
+
+    groups, panels = [], []
+    for one in judged:
+        called = f" · {one.name}" if len(judged) > 1 else ""
+        values = {name: result.scores.values for name, result in one.results.items()}
+        panels.append(histogram_panel(values, f"How are the scores of single captions spread?{called}"))
+        drawn = _drawn(one.corpus, given) if given["grounder"] is not None and given["images"] is not None else None
+        found = page.extremes(one, by, given["images"], drawn)
+        groups += [page.Group(group.title + called, group.about, group.cards) for group in found]
+    lead = ", ".join(one.name for one in judged)
+    signatures = list(dict.fromkeys(result.signature for one in judged for result in one.results.values()))
+    return page.write_captions_page(output, f"Captions: {lead}", table.title, [table], panels, groups, signatures)
+
+
+def _drawn(corpus: Corpus, given: Mapping[str, Any]) -> Callable[[str], str]:
+    """Draws where a candidate and its references are grounded, for the page."""
+    from crossmatch.report.grounding import grounding_svg
+
+    def draw(image: str) -> str:
+        n = corpus.ids.tolist().index(image)
+        first = int(corpus.candidate[n])
+        texts = (corpus.captions or ())[first : first + 1 + int(corpus.references_each[n])]
+        return grounding_svg(*_explained(given["grounder"], given["images"](image), texts[0], texts[1:]))
+
+    return draw
+
+
+@captions.command("explain")
+@click.option("--caption", required=True, help="The caption to look at.")
+@click.option("--image", "picture", type=FILE, help="A picture; or name one by --id.")
+@click.option("--id", "name", help="The id of an image in --references.")
+@click.option("--references", "words", help=REFERENCES + " Those of the image are drawn beside the caption.")
+@IMAGES
+@click.option("--grounder", required=True, help="A model that grounds texts in regions: the folder of a trained one.")
+@click.option("-o", "--output", type=FILE, required=True, help="The picture to write (.png, .svg, .pdf).")
+@JSON
+def explain_command(caption: str, picture: Path | None, name: str | None, words: str | None, images: Path | None, grounder: str,
+                    output: Path, as_json: bool) -> None:  # fmt: skip
+    """Draw in which regions of an image a caption is grounded, beside its references (TIGEr, Figures 1 and 6)."""
+    from crossmatch.benchmarks.formats.caption_files import pictures_in
+    from crossmatch.benchmarks.formats.gathered import decoded
+    from crossmatch.report.grounding import grounding_figure, save_grounding
+
+    if (picture is None) == (name is None):
+        raise WrongWords("one image was expected: a file by --image, or the id of one in --references by --id.")
+    if name is not None and words is None:
+        raise WrongWords(f"image {name!r} is named by its id; say of which references: --references FILE, or --references TASK")
+    references, opener = references_of(words) if words else ({}, None)
+    own = references.get(name or "", [])
+    if name is not None and not own:
+        raise CrossmatchError(f"image {name!r} is not in {words}. Name one of its {len(references):,} images.")
+    if name is not None:
+        opener = pictures_in(images, [name]) if images else opener
+        if opener is None:
+            raise WrongWords(f"{words} has no pictures. Name their folder: --images FOLDER")
+    shown = decoded(picture.read_bytes(), str(picture)) if picture else opener(name)  # type: ignore[misc,arg-type]
+    explained = _explained(grounder(grounder), shown, caption, own)
+    click.echo(f"saved {save_grounding(grounding_figure(*explained), output)}", err=True)
+    _, boxes, weights, _, scores = explained
+    if as_json:
+        told = {label: [round(float(weight), 6) for weight in each] for label, each in weights.items()}
+        click.echo(json.dumps({"boxes": [[round(float(x), 6) for x in box] for box in boxes], **told, **(scores or {})}, indent=1))
+
+
+def _explained(grounder: Any, picture: Image, caption: str, references: Sequence[str]) -> tuple[Any, ...]:
+    """Picture, boxes, weights of caption and references, their texts, and RRS, WDS and TIGEr: what `grounding_figure` takes."""
+    from crossmatch.captions.tiger import rrs, wds
+
+    texts = [caption, *references]
+    found = grounder.ground([picture] * len(texts), texts)
+    if found.boxes is None:
+        raise CrossmatchError(f"{type(grounder).__name__} does not tell where its regions are, so that they cannot be drawn.")
+    regions = int(found.regions[0])
+    weights, said = {"caption": found.scores[0, :regions]}, {"caption": [caption]}
+    scores: dict[str, float] | None = None
+    if references:
+        mean = found.scores[1:].mean(axis=0, keepdims=True)
+        rank, weight = float(rrs(found.scores[:1], mean)[0]), float(wds(found.scores[:1], mean)[0])
+        weights["references"], said["references"] = mean[0, :regions], list(references)
+        scores = {"TIGEr": (rank + weight) / 2, "RRS": rank, "WDS": weight}
+    return picture, found.boxes[0, :regions], weights, said, scores
+
+
+@captions.command("metrics")
+def metrics_command() -> None:
+    """List the caption metrics, with best value, options, what they need, and source."""
+    from crossmatch.report.captions import metrics_table
+    from crossmatch.report.tables import as_text
+
+    click.echo(as_text(metrics_table()))
+
+
+@captions.command("frequencies")
+@click.argument("references")
+@click.option("-o", "--output", type=FILE, required=True, help="The file to write (.npz).")
+def frequencies_command(references: str, output: Path) -> None:
+    """Count in how many images' references each n-gram occurs, for CIDEr of a few captions at a time."""
+    from crossmatch.captions.corpus import Corpus
+    from crossmatch.captions.frequencies import Frequencies
+
+    if output.suffix != ".npz":
+        raise WrongWords(f"{output} should end in .npz. Name the file so.")
+    said, _ = references_of(references)
+    found = Frequencies.of(Corpus.of(dict.fromkeys(said, ""), said))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    found.save(output)
+    click.echo(f"{output}: {len(found.counts):,} n-grams of {found.images:,} images · {found.digest}")
+
+
+def references_of(words: str) -> tuple[dict[str, list[str]], Callable[[str], Image] | None]:
+    """The references of each image, and an opener of the pictures where they are known: a file, a task or `collection:FOLDER`."""
+    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks.formats.caption_files import read_references
+
+    path = Path(words)
+    if path.is_file():
+        return read_references(path), None
+    if path.suffix.lower() in (".json", ".jsonl", ".csv", ".tsv"):
+        raise CrossmatchError(f"{words} is not there. Give a file of references, a task, or collection:FOLDER.")
+    collection = getattr(load_data(f"collection:{words}" if path.is_dir() else words), "collection", None)
+    if collection is None:
+        raise WrongWords(f"{words} has no images with captions of their own. Give a file of references or collection:FOLDER.")
+    texts, found = collection.texts(), dict[str, list[str]]()
+    for image, caption in collection.links.tolist():
+        found.setdefault(str(collection.image_ids[image]), []).append(texts[caption])
+    return found, collection.open_image
+
+
+def _corpus(candidates: Mapping[str, str], references: Mapping[str, list[str]], partial: bool, leave_one_out: bool) -> Corpus:
+    from crossmatch.captions.corpus import Corpus
+    from crossmatch.captions.leave_out import leave_own_out
+
+    kept = {image: texts for image, texts in references.items() if image in candidates} if partial else dict(references)
+    return Corpus.of(candidates, leave_own_out(candidates, kept) if leave_one_out else kept)
+
+
+def named(words: str) -> list[str]:
+    return [name.strip() for name in words.split(",") if name.strip()]
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """What sets of candidates are called: the file without folder and ending, or the whole path where that is not enough."""
+    stems = [path.stem for path in files]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in files]
+
+
+def embedder(name: str) -> object:
+    from crossmatch.models import make_model
+    from crossmatch.models.abilities import DualEncoder
+
+    model = make_model(name)
+    if not isinstance(model, DualEncoder):
+        raise WrongWords(
+            f"{name} does not embed images and texts, which clip-score needs. `crossmatch models` lists those that do."
+        )
+    return model
+
+
+def grounder(name: str) -> object:
+    from crossmatch.core.grounding import Grounder
+    from crossmatch.models import make_model
+
+    model = make_model(name)
+    if not isinstance(model, Grounder):
+        raise WrongWords(f"{name} does not ground texts in regions, which tiger needs. Train one: crossmatch train grounded -o DIR")
+    return model

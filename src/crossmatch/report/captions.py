@@ -1,0 +1,204 @@
+"""Scored captions as a table, as a csv, and as a page with the worst and the best of them."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crossmatch import __version__
+from crossmatch.captions.judge import Judged, compare
+from crossmatch.captions.table import CAPTION_METRICS, told
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.whole import whole_file
+from crossmatch.report.analysis_page import Panel, as_svg
+from crossmatch.report.tables import Table
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SHOWN = 12  # captions on either end
+REFERENCES = 5  # of each
+WIDE = 320  # pixels of a picture on the page
+BY = ("cider-d", "tiger", "spice", "meteor", "ref-clip-score")  # what captions are sorted by unless it is said: the first there is
+
+
+def scores_table(judged: Sequence[Judged]) -> Table:
+    """A row for each metric, and for each set of candidates its value with both ends of the interval; the better one is tested."""
+    first = judged[0]
+    beyond = {(one.metric, one.second): one for one in compare(judged)} if len(judged) > 1 else {}
+    head = ["", *(text for n, one in enumerate(judged) for text in (one.name, "95 %", *(("p",) if n else ())))]
+    rows = []
+    for name in first.results:
+        cells = [name]
+        for n, one in enumerate(judged):
+            low, high = one.interval(name)
+            cells += [f"{one.results[name].scores.value:.4f}", f"{low:.4f} – {high:.4f}"]
+            if n:
+                cells.append(_p(beyond[name, one.name].p, beyond[name, one.name].difference.floor))
+        rows.append(tuple(cells))
+    notes = ["Intervals: bootstrap over images; document frequencies as they are."]
+    if beyond:
+        notes.append(f"p: of the difference to {first.name}, paired bootstrap, Holm's correction over {len(beyond)} tests.")
+    lengths = first.corpus.references_each
+    each = str(lengths.min()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
+    title = f"{len(first.corpus):,} captions, {each} reference{'' if each == '1' else 's'} each"
+    return Table(title, (tuple(head),), tuple(rows), 1, tuple(notes))
+
+
+def _p(p: float, floor: float) -> str:
+    return f"≤ {p:.3f}" if p <= floor * 1.0001 else f"{p:.3f}"
+
+
+def metrics_table() -> Table:
+    """What there is: name, best value, what it needs beyond references, options, meaning and source."""
+    rows = [
+        (
+            ", ".join(one.names) if len(one.names) < 4 else f"{one.names[0]} … {one.names[-1]}",
+            f"{one.best:g}",
+            ", ".join(need for need in one.needs if need != "frequencies"),
+            ", ".join(f"{key}={told(value)}" for key, value in one.options),
+            one.about,
+            one.source,
+        )
+        for one in CAPTION_METRICS
+    ]
+    return Table("Caption metrics", (("name", "best", "needs", "options", "about", "source"),), tuple(rows), 6)
+
+
+def sorted_by(judged: Judged, by: str | None) -> str:
+    """The metric that captions are sorted by: the one that was asked for, or the one that tells most of a single caption."""
+    names = list(judged.results)
+    if by is None:
+        return next((name for name in BY if name in names), names[-1])
+    if by not in names:
+        raise WrongWords(f"captions cannot be sorted by {by!r}, which was not computed; there are {', '.join(names)}.")
+    return by
+
+
+def write_values(judged: Sequence[Judged], path: Path) -> Path:
+    """A csv with every caption and its value by each metric, in full precision."""
+    out = io.StringIO(newline="")
+    table = csv.writer(out, lineterminator="\n")
+    several = len(judged) > 1
+    table.writerow([*(("candidates",) if several else ()), "image_id", "caption", *judged[0].results])
+    for one in judged:
+        values = [result.scores.values.tolist() for result in one.results.values()]
+        for n, image in enumerate(one.corpus.ids.tolist()):
+            named = (one.name,) if several else ()
+            table.writerow([*named, image, _caption(one, n), *(repr(column[n]) for column in values)])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(out.getvalue().encode())
+    return path
+
+
+@dataclass(frozen=True)
+class Card:
+    """One caption on the page."""
+
+    image: str
+    caption: str
+    references: tuple[str, ...]
+    more: int  # references that are not shown
+    marks: tuple[tuple[str, str], ...]
+    picture: str = ""  # as a data address
+    grounding: str = ""  # as svg
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cards under a heading."""
+
+    title: str
+    about: str
+    cards: tuple[Card, ...]
+
+
+def extremes(
+    judged: Judged,
+    by: str,
+    pictures: Callable[[str], Image] | None = None,
+    grounding: Callable[[str], str] | None = None,
+    shown: int = SHOWN,
+) -> list[Group]:
+    """The captions with the lowest and with the highest values; where many are level, those whose ids come first."""
+    values = judged.results[by].scores.values
+    order = np.lexsort([judged.corpus.ids, values])
+    shown = min(shown, len(order))
+    lowest, highest = order[:shown], np.lexsort([judged.corpus.ids, -values])[:shown]
+    groups = []
+    for title, which in ((f"Worst by {by}", lowest), (f"Best by {by}", highest)):
+        level = int((values == values[which[-1]]).sum())
+        inside = int((values[which] == values[which[-1]]).sum())
+        told = f"{shown} of {len(order):,} captions, from {values[which[0]]:.3f} to {values[which[-1]]:.3f}"
+        if level > inside:
+            told += f"; {level:,} in all have {values[which[-1]]:.3f}"
+        groups.append(Group(title, told + ".", tuple(_card(judged, n, pictures, grounding) for n in which.tolist())))
+    return groups
+
+
+def _card(judged: Judged, n: int, pictures: Callable[[str], Image] | None, grounding: Callable[[str], str] | None) -> Card:
+    corpus = judged.corpus
+    first, image = int(corpus.candidate[n]), str(corpus.ids[n])
+    each = int(corpus.references_each[n])
+    references = tuple(_text(judged, first + 1 + k) for k in range(min(REFERENCES, each)))
+    marks = tuple((name, f"{result.scores.values[n]:.3f}") for name, result in judged.results.items())
+    return Card(
+        image, _caption(judged, n), references, each - len(references), marks,
+        _address(pictures(image)) if pictures else "", grounding(image) if grounding else "",
+    )  # fmt: skip
+
+
+def _caption(judged: Judged, n: int) -> str:
+    return _text(judged, int(judged.corpus.candidate[n]))
+
+
+def _text(judged: Judged, at: int) -> str:
+    """As it was written; else its tokens."""
+    corpus = judged.corpus
+    if corpus.captions is not None:
+        return corpus.captions[at]
+    return " ".join(corpus.vocabulary[word] for word in corpus.words[corpus.begin[at] : corpus.begin[at + 1]])
+
+
+def _address(picture: Image) -> str:
+    small = picture.copy()
+    small.thumbnail((WIDE, WIDE))
+    out = io.BytesIO()
+    small.convert("RGB").save(out, "JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def write_captions_page(
+    path: Path, title: str, lead: str, tables: Sequence[Table], panels: Sequence[Panel], groups: Sequence[Group] = (),
+    signatures: Sequence[str] = (),
+) -> Path:  # fmt: skip
+    """One self-contained page; nothing in it points outside of it."""
+    try:
+        from jinja2 import Environment
+    except ImportError:
+        raise MissingDependency("Jinja2", "report") from None
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise CrossmatchError(f"{path} should end in .html. Name the page so.")
+    here = Path(__file__)
+    style = re.search(r"<style>(.*?)</style>", here.with_name("page.html").read_text(encoding="utf-8"), re.DOTALL)
+    page = Environment(autoescape=True).from_string(here.with_name("captions.page.html").read_text(encoding="utf-8"))
+    facts: dict[str, Any] = {"title": title, "lead": lead, "tables": tables, "groups": groups, "signatures": signatures}
+    told = page.render(
+        figures=[(panel.title, panel.about, as_svg(panel)) for panel in panels],
+        style=style[1] if style else "",
+        version=__version__,
+        **facts,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(told.encode("utf-8", "surrogatepass"))
+    return path

@@ -1,0 +1,98 @@
+"""Files of captions: every layout gives the same captions, and what is wrong is named by id and place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates, read_references
+from crossmatch.core.errors import CrossmatchError, WrongWords
+
+SAID = {"7": ["A dog.", "Two dogs, running."], "9": ["Ein Hund \U0001f415", "\u202bכלב\u202c"]}
+RECORDS = [{"image_id": int(i), "caption": text} for i, texts in SAID.items() for text in texts]
+
+
+def lines(separator: str, end: str = "\n") -> str:
+    rows = [f'{i}{separator}"{text}"' for i, texts in SAID.items() for text in texts]
+    return end.join([f"image_id{separator}caption", *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", json.dumps(SAID)),
+        ("a.json", json.dumps(RECORDS)),
+        ("a.json", json.dumps({i: [{"caption": text} for text in texts] for i, texts in SAID.items()})),
+        ("a.json", json.dumps({"images": [], "annotations": [{**one, "id": n} for n, one in enumerate(RECORDS)]})),
+        ("a.jsonl", "\r\n".join(json.dumps(one, ensure_ascii=False) for one in RECORDS)),
+        ("a.csv", lines(",")),
+        ("a.csv", lines(",", "\r\n")),
+        ("a.tsv", lines("\t")),
+        ("a.csv", "\ufeff" + lines(",")),
+        ("a.tsv", "caption_id\t" + lines("\t").replace("\n", "\n1\t", 4)),
+    ],
+)
+def test_every_layout_gives_the_same(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    assert read_references(path) == SAID
+
+
+@pytest.mark.parametrize("content", ['{"7": "A dog."}', '{"7": ["A dog."]}', '[{"image_id": 7, "caption": "A dog."}]'])
+def test_candidates(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(content)
+    assert read_candidates(path) == {"7": "A dog."}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.json", '[{"image_id": 7, "caption": "a"}, {"image_id": "7", "caption": "b"}]', "2 candidates of image '7'"),
+        ("c.json", '{"7": ["a", "b"]}', "2 candidates of image '7'"),
+        ("c.json", '{"7": "a", "7": "b"}', "the id '7' stands there twice"),
+        ("c.json", '{"7": 5}', "the caption of image '7' is 5; a text was expected"),
+        ("c.json", '{"7": null}', "the caption of image '7' is None"),
+        ("c.json", '{"7": []}', "image '7' has no captions"),
+        ("c.json", '[{"image_id": 7}]', r"\[0\]: image '7' has no 'caption'"),
+        ("c.json", '[{"caption": "a"}]', r"\[0\]: its 'image_id' is None"),
+        ("c.json", "[7]", r"\[0\] is 7; a record"),
+        ("c.json", '{"annotations": [{"id": 1, "image_id": 7, "caption": "a"}, {"id": 1, "image_id": 8, "caption": "a"}]}', "id 1 stands"),
+        ("c.json", "{}", "holds no captions"),
+        ("c.json", "7", "holds 7; it may be one of"),
+        ("c.json", '{"7": "a"', "is not json"),
+        ("c.json", "[" * 100_000, "nested too deeply"),
+        ("c.jsonl", '{"image_id": 7, "caption": "a"}\n{"image_id": 8,', "line 2 is not json"),
+        ("c.csv", "image_id,caption\n,a dog\n", "line 2: its 'image_id' is ''"),
+        ("c.csv", "picture,caption\n7,a dog\n", "one called 'image_id' or 'id' or 'image' is missing"),
+        ("c.csv", "image_id,caption\n7,a,dog\n", "line 2: 3 cells"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(CrossmatchError, match=message):
+        read_candidates(path)
+
+
+def test_an_unknown_ending_is_a_wrong_word(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("a dog")
+    with pytest.raises(WrongWords, match=r"ends in '.txt'"):
+        read_candidates(tmp_path / "c.txt")
+
+
+def test_an_empty_caption_is_a_caption(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text('image_id,caption\n7,""\n')
+    assert read_candidates(tmp_path / "c.csv") == {"7": ""}
+
+
+def test_pictures_by_id(tmp_path: Path) -> None:
+    for name, red in (("cat.png", 10), ("COCO_val2014_000000000139.png", 20), ("000000000285.png", 30)):
+        Image.new("RGB", (2, 2), (red, 0, 0)).save(tmp_path / name)
+    opened = pictures_in(tmp_path, ["cat", "139", "285", "cat.png"])
+    assert [opened(i).getpixel((0, 0))[0] for i in ("cat", "139", "285", "cat.png")] == [10, 20, 30, 10]
+    with pytest.raises(CrossmatchError, match=r"there is no image 'dog' in .* \(2 images are missing\)"):
+        pictures_in(tmp_path, ["cat", "dog", "bird"])

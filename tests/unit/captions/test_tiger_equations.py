@@ -1,0 +1,193 @@
+"""TIGEr against equations 1 to 14 of its paper, written out one number at a time in plain Python."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossmatch.captions.attention import ground
+from crossmatch.captions.tiger import references_mean, rrs, wds
+
+Vector = list[float]
+
+
+def dot(x: Vector, y: Vector) -> float:
+    return math.fsum(a * b for a, b in zip(x, y, strict=True))
+
+
+def cosine(x: Vector, y: Vector) -> float:
+    """Equations 4 and 6; with a zero vector 0."""
+    lengths = math.sqrt(dot(x, x)) * math.sqrt(dot(y, y))
+    return dot(x, y) / lengths if lengths else 0.0
+
+
+def similarity(v: list[Vector], w: list[Vector], i: int, j: int, leak: float) -> float:
+    """Equation 3; 0 if no region is near the word."""
+
+    def clipped(x: float) -> float:
+        return x if x > 0 else leak * x
+
+    below = math.sqrt(math.fsum(clipped(cosine(v[k], w[j])) ** 2 for k in range(len(v))))
+    return clipped(cosine(v[i], w[j])) / below if below else 0.0
+
+
+def grounding(v: list[Vector], w: list[Vector], smoothing: float, leak: float = 0.0) -> Vector:
+    """Equations 1, 2, 5 and 6; zeros for a caption without words."""
+    found = []
+    for i in range(len(v)):
+        weights = [math.exp(smoothing * similarity(v, w, i, j, leak)) for j in range(len(w))]
+        attended = [0.0] * len(v[i])
+        for j in range(len(w)):
+            for d in range(len(attended)):
+                attended[d] += weights[j] / sum(weights) * w[j][d]
+        found.append(cosine(v[i], attended))
+    return found
+
+
+def mean_of(references: list[Vector]) -> Vector:
+    """Equation 7."""
+    return [math.fsum(r[i] for r in references) / len(references) for i in range(len(references[0]))]
+
+
+def gain(relevance: Vector, order: list[int]) -> float:
+    """Equations 8 and 9."""
+    return math.fsum(relevance[region] / math.log2(place + 1) for place, region in enumerate(order, start=1))
+
+
+def region_rank_similarity(candidate: Vector, reference: Vector, released: bool = False) -> float:
+    """Equation 10 for scores without ties and a positive ideal gain; between 0 and 1, as below equation 14."""
+    relevance = list(reference)
+    if released:
+        relevance = [(x - min(reference)) / (max(reference) - min(reference)) for x in reference]
+    regions = list(range(len(candidate)))
+    own = sorted(regions, key=lambda i: -candidate[i])
+    ideal = sorted(regions, key=lambda i: -relevance[i])
+    return max(0.0, gain(relevance, own) / gain(relevance, ideal))
+
+
+def weight_distribution_similarity(candidate: Vector, reference: Vector, tau: float) -> float:
+    """Equations 11 to 13."""
+
+    def softmax(s: Vector) -> Vector:
+        return [math.exp(x) / sum(math.exp(y) for y in s) for x in s]
+
+    p, q = softmax(reference), softmax(candidate)
+    divergence = math.fsum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    relevance = math.log(math.sqrt(dot(reference, reference)) / math.sqrt(dot(candidate, candidate)))
+    d = divergence + relevance
+    return 1 - math.exp(tau * d) / (math.exp(tau * d) + 1)
+
+
+def padded(rows: list[Vector]) -> np.ndarray:
+    out = np.full((len(rows), max(map(len, rows))), np.nan)
+    for at, row in enumerate(rows):
+        out[at, : len(row)] = row
+    return out
+
+
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def images(request):
+    """Images with 1 to 7 regions and 2 to 5 captions of 1 to 6 words each, all in random directions and of random lengths."""
+    rng = np.random.default_rng(request.param)
+    out = []
+    for n in range(12):
+        near = rng.standard_normal(5) * (n % 3)  # every third image has vectors all around, with negative cosines
+        v = (rng.standard_normal((rng.integers(1, 8), 5)) + near) * rng.lognormal(0, 1)
+        captions = [(rng.standard_normal((rng.integers(1, 7), 5)) + near) * rng.lognormal(0, 1) for _ in range(rng.integers(2, 6))]
+        out.append((v, captions))
+    return out
+
+
+def arrays(images):
+    """All of them in two padded arrays; the padding is NaN, so that whoever reads it is found out."""
+    flat = [(n, w) for n, (_, captions) in enumerate(images) for w in captions]
+    regions = np.full((len(images), max(len(v) for v, _ in images), 5), np.nan)
+    words = np.full((len(flat), max(len(w) for _, w in flat), 5), np.nan)
+    for n, (v, _) in enumerate(images):
+        regions[n, : len(v)] = v
+    for n, (_, w) in enumerate(flat):
+        words[n, : len(w)] = w
+    each = {"image": [n for n, _ in flat], "regions_each": [len(v) for v, _ in images], "lengths": [len(w) for _, w in flat]}
+    return regions, words, each
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("smoothing", "leak"), [(4.0, 0.0), (9.0, 0.1), (0.0, 0.0), (30.0, 0.0)])
+def test_grounding_is_equations_1_to_6(images, smoothing, leak, dtype):
+    regions, words, each = arrays(images)
+    regions, words = regions.astype(dtype), words.astype(dtype)
+    found = ground(regions, words, **each, smoothing=smoothing, leak=leak)
+    for n, image in enumerate(each["image"]):
+        v, w = regions[image, : each["regions_each"][image]], words[n, : each["lengths"][n]]
+        expected = grounding(v.astype(float).tolist(), w.astype(float).tolist(), smoothing, leak)
+        # float32 rounds to 6e-8, and the smoothing multiplies what the division of eq. 3 makes of it
+        np.testing.assert_allclose(found[n, : len(v)], expected, rtol=0, atol=1e-11 if dtype == np.float64 else 2e-5)
+        assert np.isnan(found[n, len(v) :]).all()
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.5])
+@pytest.mark.parametrize("released", [False, True])
+def test_tiger_is_equations_1_to_14(images, tau, released):
+    regions, words, each = arrays(images)
+    found = ground(regions, words, **each, smoothing=4.0)
+    owner = np.array(each["image"])
+    first = np.searchsorted(owner, np.arange(len(images)))
+    is_own = np.isin(np.arange(len(owner)), first)
+    candidate, reference = found[is_own], references_mean(found[~is_own], owner[~is_own])
+    ranks, weights = rrs(candidate, reference, "released" if released else "paper"), wds(candidate, reference, tau)
+    for n, (v, captions) in enumerate(images):
+        own, *others = (grounding(v.tolist(), w.tolist(), 4.0) for w in captions)
+        mean = mean_of(others)
+        np.testing.assert_allclose(reference[n, : len(v)], mean, rtol=0, atol=1e-11)
+        assert weights[n] == pytest.approx(weight_distribution_similarity(own, mean, tau), abs=1e-9)
+        ideal = gain(sorted(mean, reverse=True), list(range(len(mean))))
+        if len(v) == 1:  # of which the equations say 0/0 for the released variant
+            assert ranks[n] == 1
+        elif released or ideal > 0:
+            assert ranks[n] == pytest.approx(region_rank_similarity(own, mean, released), abs=1e-9)
+        else:
+            assert ranks[n] in (0, 1)
+
+
+few = st.integers(-2, 3).map(float)
+tied = st.integers(1, 5).flatmap(lambda k: st.tuples(st.lists(few, min_size=k, max_size=k), st.lists(few, min_size=k, max_size=k)))
+
+
+@given(tied, st.booleans())
+def test_ties_are_the_mean_over_all_ways_to_break_them(pair, released):
+    candidate, reference = pair
+    found = rrs(np.array([candidate]), np.array([reference]), "released" if released else "paper")[0]
+    relevance = reference
+    if released:
+        span = max(reference) - min(reference)
+        relevance = [(x - min(reference)) / span if span else 0.0 for x in reference]
+    regions = range(len(candidate))
+    ways = [order for order in permutations(regions) if all(candidate[a] >= candidate[b] for a, b in pairwise(order))]
+    mean = math.fsum(gain(relevance, list(order)) for order in ways) / len(ways)
+    ideal = gain(sorted(relevance, reverse=True), list(regions))
+    if ideal > 1e-9:
+        assert found == pytest.approx(max(0.0, mean / ideal), abs=1e-12)
+    else:
+        assert found == (1.0 if mean == pytest.approx(ideal, abs=1e-12) else 0.0)
+
+
+@given(tied, st.randoms(use_true_random=False))
+def test_the_order_of_regions_changes_nothing(pair, random):
+    candidate, reference = (np.array([side]) for side in pair)
+    order = list(range(candidate.shape[1]))
+    random.shuffle(order)
+    for measure in (rrs, wds):
+        assert measure(candidate[:, order], reference[:, order]) == pytest.approx(measure(candidate, reference), abs=1e-14)
+
+
+@given(st.lists(tied, min_size=1, max_size=4))
+def test_a_row_does_not_depend_on_the_others_nor_on_padding(pairs):
+    candidate, reference = padded([c for c, _ in pairs]), padded([r for _, r in pairs])
+    for measure in (rrs, wds):
+        alone = [measure(np.array([c]), np.array([r]))[0] for c, r in pairs]
+        np.testing.assert_allclose(measure(candidate, reference), alone, rtol=0, atol=1e-14)

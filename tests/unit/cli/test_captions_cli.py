@@ -1,0 +1,144 @@
+"""`crossmatch captions`: tables, JSON, csv, pages, and one line for what is wrong."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+from crossmatch.captions.frequencies import Frequencies
+from crossmatch.cli import main
+
+REFERENCES = {
+    "391895": ["A man with a red helmet on a small moped on a dirt road.", "Man riding a motor bike on a dirt road."],
+    "60623": ["A young girl inhales with the intent of blowing out a candle.", "A young girl is preparing to blow out her candle."],
+    "483108": [
+        "A man on a bicycle riding next to a train.",
+        "A person is riding a bicycle but there is a train in the background.",
+    ],
+}
+GOOD = {
+    "391895": "a man riding a motor bike on a dirt road",
+    "60623": "a young girl blowing out a candle",
+    "483108": "a man next to a train",
+}
+POOR = {"391895": "a cat", "60623": "", "483108": "a man riding a train"}
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    """Call the command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    for name, held in (("refs", REFERENCES), ("good", GOOD), ("poor", POOR)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(held))
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", "captions", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+SCORE = ("score", "--candidates", "good.json", "--references", "refs.json", "--samples", 50)
+
+
+def test_a_table(crossmatch):
+    code, out, _ = crossmatch(*SCORE, "--metrics", "bleu-4,cider-d")
+    assert code == 0
+    assert out.startswith("3 captions, 2 references each")
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["bleu-4", "cider-d"]
+
+
+def test_json_has_value_interval_and_signature(crossmatch):
+    code, out, _ = crossmatch(*SCORE, "--metrics", "bleu,rouge-l", "--json")
+    found = json.loads(out)["good"]
+    assert code == 0
+    assert list(found) == ["bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l"]
+    assert found["rouge-l"].keys() == {"value", "low", "high", "signature"}
+    assert found["bleu-1"]["signature"].startswith("bleu-1|tok:ptb-3.4.1|refs:2|")
+
+
+def test_several_candidates_are_compared(crossmatch):
+    code, out, _ = crossmatch(*SCORE, "--candidates", "poor.json", "--metrics", "rouge-l")
+    assert code == 0
+    assert out.splitlines()[1].split()[0] == "good"
+    assert "paired bootstrap" in out
+
+
+def test_values_of_every_caption(crossmatch, tmp_path):
+    code, _, err = crossmatch(*SCORE, "--metrics", "rouge-l", "--per-caption", "values.csv")
+    assert code == 0
+    assert "values.csv" in err
+    rows = list(csv.DictReader((tmp_path / "values.csv").read_text().splitlines()))
+    assert [row["image_id"] for row in rows] == list(REFERENCES)
+    assert rows[1]["caption"] == GOOD["60623"]
+    whole = json.loads(crossmatch(*SCORE, "--metrics", "rouge-l", "--json")[1])["good"]["rouge-l"]["value"]
+    assert sum(float(row["rouge-l"]) for row in rows) / 3 == pytest.approx(whole, abs=1e-6)
+
+
+def test_frequencies_are_kept_and_used(crossmatch, tmp_path):
+    code, out, _ = crossmatch("frequencies", "refs.json", "-o", "df.npz")
+    assert code == 0
+    assert "of 3 images" in out
+    assert Frequencies.load(tmp_path / "df.npz").counts["on a dirt road"] == 1
+    alone = json.loads(crossmatch(*SCORE, "--metrics", "cider-d", "--json")[1])["good"]["cider-d"]
+    kept = json.loads(crossmatch(*SCORE, "--metrics", "cider-d", "--json", "--frequencies", "df.npz")[1])["good"]["cider-d"]
+    assert kept["value"] == alone["value"]
+    assert "df:references/3" in alone["signature"]
+    assert "df:references/3" not in kept["signature"]
+
+
+def test_partial_and_leave_one_out(crossmatch, tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps({"60623": "A young girl is preparing to blow out her candle"}))
+    words = ("score", "--candidates", "one.json", "--references", "refs.json", "--metrics", "rouge-l", "--json")
+    code, _, err = crossmatch(*words)
+    assert code == 1
+    assert "image '391895' has references but no candidate" in err
+    code, out, _ = crossmatch(*words, "--partial")
+    assert code == 0
+    assert json.loads(out)["one"]["rouge-l"]["value"] == 1
+    code, out, _ = crossmatch(*words, "--partial", "--leave-one-out")
+    found = json.loads(out)["one"]["rouge-l"]
+    assert code == 0
+    assert found["value"] < 0.5
+    assert "|refs:1|" in found["signature"]
+
+
+def test_references_of_a_task(crossmatch, tmp_path):
+    from crossmatch.benchmarks import load_data
+
+    images = load_data("diorama/retrieval", size="tiny").collection.image_ids.tolist()
+    (tmp_path / "scenes.json").write_text(json.dumps(dict.fromkeys(images, "a red circle")))
+    code, out, _ = crossmatch("score", "--candidates", "scenes.json", "--references", "diorama/retrieval+size=tiny", "--json")
+    assert code == 0
+    assert "|refs:5|" in json.loads(out)["scenes"]["bleu-1"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--metrics", "blue"), 2, "there is no caption metric 'blue'"),
+        (("--metrics", ","), 2, "no caption metric was named"),
+        (("-o", "page.pdf"), 2, "page.pdf should end in .html"),
+        (("--references", "nothing.json"), 1, "nothing.json is not there"),
+        (("--references", "nothing"), 2, "nothing"),
+        (("--references", "diorama/bison"), 2, "has no images with captions of their own"),
+        (("--by", "tiger"), 2, "cannot be sorted by 'tiger'"),
+        (("--frequencies", "df.npz"), 1, "df.npz is not there"),
+        (("--candidates", "absent.json"), 1, "absent.json"),
+    ],
+)
+def test_what_is_wrong_is_one_line(crossmatch, words, code, message):
+    found, _, err = crossmatch(*SCORE, *words)
+    assert found == code
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_metrics_are_listed(crossmatch):
+    code, out, _ = crossmatch("metrics")
+    assert code == 0
+    assert "vedantam2015cider" in out

@@ -1,0 +1,76 @@
+"""Williams' test: another form of the same equation, what it must not depend on, and its level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.metrics.dependent import williams
+
+
+def by_determinant(first: float, second: float, between: float, n: int) -> tuple[float, float]:
+    """Steiger's way to write it: the determinant of the matrix of correlations, and the mean of the two."""
+    matrix = np.array([[1, first, second], [first, 1, between], [second, between, 1]])
+    mean = (first + second) / 2
+    below = 2 * (n - 1) / (n - 3) * np.linalg.det(matrix) + mean**2 * (1 - between) ** 3
+    t = (first - second) * np.sqrt((n - 1) * (1 + between) / below)
+    return t, 2 * stats.t.sf(abs(t), n - 3)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(5, 400))
+def test_equals_the_determinant_form(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    r = np.corrcoef(rng.standard_normal((3, 30)) + rng.standard_normal(30))
+    found = williams(r[0, 1], r[0, 2], r[1, 2], n)
+    t, p = by_determinant(r[0, 1], r[0, 2], r[1, 2], n)
+    assert found.t == pytest.approx(t, rel=1e-9, abs=1e-9)
+    assert found.p == pytest.approx(p, rel=1e-6)
+    assert found.freedom == n - 3
+
+
+def test_a_known_value() -> None:
+    """The example in the manual of R's bruceR package: cor_diff(r1 = .20, r2 = .45, n = 100, rcov = .80) prints t(97) = -4.56."""
+    found = williams(0.20, 0.45, 0.80, 100)
+    assert (round(found.t, 2), found.freedom) == (-4.56, 97)
+    assert found.p == pytest.approx(1.5e-5, abs=5e-6)  # it prints 1e-05
+
+
+def test_the_order_of_the_two_changes_the_sign_alone() -> None:
+    one, two = williams(0.6, 0.5, 0.8, 50), williams(0.5, 0.6, 0.8, 50)
+    assert (one.t, one.p) == (-two.t, two.p)
+    assert one.t > 0
+
+
+def test_metrics_that_are_one_do_not_differ() -> None:
+    assert williams(0.5, 0.5, 1.0, 50).p == 1.0
+    assert williams(0.5, 0.5 + 1e-17, 1.0, 50).t == 0.0
+
+
+def test_the_more_alike_the_metrics_the_surer() -> None:
+    found = [williams(0.5, 0.45, between, 200).p for between in (0.2, 0.5, 0.8, 0.95)]
+    assert found == sorted(found, reverse=True)
+
+
+def test_level_under_the_null() -> None:
+    """Two metrics that are equally good: 5 % of p-values are below 0.05."""
+    rng = np.random.default_rng(0)
+    trials, n = 2000, 40
+    truth = rng.standard_normal((trials, n))
+    metrics = truth[:, None] + rng.standard_normal((trials, 2, n)) + rng.standard_normal((trials, 1, n))
+    p = []
+    for person, both in zip(truth, metrics, strict=True):
+        r = np.corrcoef(np.vstack([person, both]))
+        p.append(williams(r[0, 1], r[0, 2], r[1, 2], n).p)
+    assert np.mean(np.array(p) < 0.05) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / trials))  # four standard errors
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"), [((0.5, 0.4, 0.3, 3), "3 observations"), ((1.5, 0.4, 0.3, 30), "correlation of 1.5")]
+)
+def test_errors(given_: tuple[float, float, float, int], message: str) -> None:
+    with pytest.raises(CrossmatchError, match=message):
+        williams(*given_)
