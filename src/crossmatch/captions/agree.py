@@ -33,6 +33,7 @@ class Gaps:
     low: FloatArray
     high: FloatArray
     p: FloatArray
+    floor: float = 0.0  # the smallest p that so many replicates can tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +81,14 @@ class RatingAgreement:
                 | {"signature": signature}
                 for metric, signature, *rows in zip(self.metrics, self.signatures, self.values, self.low, self.high, strict=True)
             },
-            "williams": [
+            "differences": [
                 {
                     "first": self.metrics[a],
                     "second": self.metrics[b],
-                    "t": round(float(t), 4),
-                    "freedom": self.freedom,
-                    "p": float(p),
+                    "williams": {"t": round(float(self.t[n]), 4), "freedom": self.freedom, "p": float(self.t_p[n])},
+                    **{name: _gap_told(self.gaps, (n, c)) for c, name in enumerate(self.coefficients)},
                 }
-                for (a, b), t, p in zip(self.pairs.tolist(), self.t, self.t_p, strict=True)
+                for n, (a, b) in enumerate(self.pairs.tolist())
             ],
         }
 
@@ -128,6 +128,10 @@ class PreferenceAgreement:
                     self.metrics, self.signatures, self.values, self.low, self.high, self.tied, strict=True
                 )
             },
+            "differences": [
+                {"first": self.metrics[a], "second": self.metrics[b], EVERY: _gap_told(self.gaps, n)}
+                for n, (a, b) in enumerate(self.pairs.tolist())
+            ],
         }  # fmt: skip
 
 
@@ -284,7 +288,10 @@ def _tau_gaps(values: FloatArray, drawn: FloatArray, pairs: IntArray, draws: Dra
         _gaps([_gap(drawn[a, c], drawn[b, c], float(values[a, c] - values[b, c]), draws) for a, b in pairs])
         for c in range(values.shape[1])
     ]
-    return Gaps(*(np.stack([getattr(one, name) for one in by_coefficient], axis=1) for name in ("value", "low", "high", "p")))
+    value, low, high, p = (
+        np.stack([getattr(one, name) for one in by_coefficient], axis=1) for name in ("value", "low", "high", "p")
+    )
+    return Gaps(value, low, high, p, max(one.floor for one in by_coefficient))
 
 
 def _gap(first: FloatArray, second: FloatArray, value: float, draws: Draws) -> Difference:
@@ -296,7 +303,7 @@ def _gap(first: FloatArray, second: FloatArray, value: float, draws: Draws) -> D
 
 def _gaps(apart: list[Difference]) -> Gaps:
     value, low, high = np.array([(one.value, one.low, one.high) for one in apart]).reshape(-1, 3).T
-    return Gaps(value, low, high, np.array(holm([one.p for one in apart])))
+    return Gaps(value, low, high, np.array(holm([one.p for one in apart])), max((one.floor for one in apart), default=0.0))
 
 
 def _williams(mean: FloatArray, scores: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, int]:
@@ -319,6 +326,10 @@ def _best(results: dict[str, CaptionResult]) -> FloatArray:
 
 def _signatures(results: dict[str, CaptionResult]) -> tuple[str, ...]:
     return tuple(result.signature for result in results.values())
+
+
+def _gap_told(gaps: Gaps, at: int | tuple[int, int]) -> dict[str, float]:
+    return _told(float(gaps.value[at]), float(gaps.low[at]), float(gaps.high[at])) | {"p": float(gaps.p[at])}
 
 
 def _told(value: float, low: float, high: float) -> dict[str, float]:

@@ -91,7 +91,7 @@ def agree_command(judgements: str, metrics: str, words: str | None, images: Path
     click.echo(json.dumps(told, indent=1, allow_nan=False) if as_json else "\n\n".join(map(as_text, tables)))
     if output:
         lead = ", ".join(said.name for said in studies)
-        page = write_captions_page(output, "Do caption metrics agree with people?", lead, tables, panels, (), signatures)
+        page = write_captions_page(output, "Do caption metrics agree with people?", lead, tables, panels, (), signatures, True)
         click.echo(f"saved {page}", err=True)
 
 

@@ -15,6 +15,7 @@ from ..core.errors import CrossmatchError, MissingDependency
 from .dice import Dice
 from .glyphs import mask
 from .kinds import KIND
+from .regions import regions
 
 try:
     from PIL import Image, ImageChops, ImageDraw, ImageFilter
@@ -226,7 +227,8 @@ def _exposed(image: Image.Image, light: int, style: Style, seed: int) -> Image.I
 def draw(scene: Scene, style: str = "camera", pixels: int = 256) -> Image.Image:
     """The picture of a scene, `pixels` wide and high, in the style "camera" or "generator".
 
-    Small pictures are drawn twice as large and reduced, so that they look like the large ones from afar.
+    Small pictures are drawn twice as large and reduced, so that they look like the large ones from afar. The boxes of the things
+    come with the picture, as `info["regions"]` (see `regions`).
 
     >>> from crossmatch.diorama.scenes import Scene
     >>> draw(Scene("beach", (), frozenset(), light=100, seed=1), pixels=64).size
@@ -241,4 +243,6 @@ def draw(scene: Scene, style: str = "camera", pixels: int = 256) -> Image.Image:
         _place(picture, thing, scene.setting, style, dice)
     if side != pixels:
         picture = picture.reduce(2)
-    return _exposed(picture, scene.light, STYLES[style], scene.seed)
+    seen = _exposed(picture, scene.light, STYLES[style], scene.seed)
+    seen.info["regions"] = regions(scene)
+    return seen

@@ -43,6 +43,7 @@ class Diorama:
     scenes: tuple[Scene, ...]
     captions: tuple[Caption, ...]
     style: str = "camera"
+    seed: int = 0
 
     @classmethod
     def make(
@@ -65,7 +66,7 @@ class Diorama:
             scene = sample_scene("diorama", seed, split, n)
             scenes.append(scene)
             captions += describe(scene, "diorama", seed, split, n)
-        return cls(split, tuple(scenes), tuple(captions), style)
+        return cls(split, tuple(scenes), tuple(captions), style, seed)
 
     @cached_property
     def collection(self) -> Collection:

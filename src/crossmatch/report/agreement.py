@@ -23,7 +23,7 @@ from crossmatch.report.tables import Table
 LABELS = {"tau-b": "τ-b", "tau-c": "τ-c", "spearman": "ρ", "pearson": "r"}
 PRINTED = {"tau-c": "tau", "spearman": "rho"}  # the paper does not say which τ; its numbers are τ-c
 MAIN = "tau-c"
-LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; whose τ is τ-c by the numbers, and whose CIDEr is CIDEr-D."
+LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; its CIDEr is CIDEr-D, and its τ is τ-c by the numbers."
 
 
 @cache
@@ -129,13 +129,15 @@ def _difference(found: RatingAgreement | PreferenceAgreement, n: int, sign: int)
     r = found.coefficients.index("pearson")
     apart = sign * float(found.values[first, r] - found.values[second, r])
     return (
-        f"{value:.3f}", f"{min(low, high):.3f} – {max(low, high):.3f}", _p(float(found.gaps.p[n, c])),
+        f"{value:.3f}", f"{min(low, high):.3f} – {max(low, high):.3f}",
+        _p(float(found.gaps.p[n, c]), len(found.pairs) * found.gaps.floor),
         f"{apart:.3f}", f"{sign * found.t[n]:.2f}", _p(float(found.t_p[n])),
     )  # fmt: skip
 
 
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+def _p(p: float, floor: float = 0.0) -> str:
+    """A p that so many replicates cannot undercut is an upper bound."""
+    return "< 0.001" if p < 0.001 else f"≤ {p:.3f}" if p <= floor * 1.0001 else f"{p:.3f}"
 
 
 def agreement_panels(found: RatingAgreement | PreferenceAgreement) -> list[Panel]:

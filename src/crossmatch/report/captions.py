@@ -179,7 +179,7 @@ def _address(picture: Image) -> str:
 
 def write_captions_page(
     path: Path, title: str, lead: str, tables: Sequence[Table], panels: Sequence[Panel], groups: Sequence[Group] = (),
-    signatures: Sequence[str] = (),
+    signatures: Sequence[str] = (), pictures_first: bool = False,
 ) -> Path:  # fmt: skip
     """One self-contained page; nothing in it points outside of it."""
     try:
@@ -193,6 +193,7 @@ def write_captions_page(
     page = Environment(autoescape=True).from_string(here.with_name("captions.page.html").read_text(encoding="utf-8"))
     facts: dict[str, Any] = {"title": title, "lead": lead, "tables": tables, "groups": groups, "signatures": signatures}
     told = page.render(
+        first=pictures_first,
         figures=[(panel.title, panel.about, as_svg(panel)) for panel in panels],
         style=style[1] if style else "",
         version=__version__,

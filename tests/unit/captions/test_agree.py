@@ -263,7 +263,7 @@ def test_agree_takes_either_and_writes_json() -> None:
     told, pairs = json.loads(json.dumps(one.as_json())), json.loads(json.dumps(two.as_json()))
     assert told["metrics"]["bleu-1"]["tau-b"]["value"] == round(float(one.values[0, 0]), 6)
     assert told["metrics"]["bleu-1"]["signature"].startswith("bleu-1|tok:")
-    assert [row["second"] for row in told["williams"]] == ["rouge-l", "cider-d", "cider-d"]
+    assert [row["second"] for row in told["differences"]] == ["rouge-l", "cider-d", "cider-d"]
     assert pairs["metrics"]["rouge-l"]["HC"] == {"value": 0.0, "low": 0.0, "high": round(float(two.high[0, 0]), 6), "ties": 2}
     with pytest.raises(WrongWords, match="equal scores are 'lost'"):
         agree(PREFERRED, ["rouge-l"], ties="lost")

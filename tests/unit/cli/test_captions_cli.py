@@ -142,3 +142,66 @@ def test_the_metrics_are_listed(crossmatch):
     code, out, _ = crossmatch("metrics")
     assert code == 0
     assert "vedantam2015cider" in out
+
+
+def test_a_page_with_the_worst_and_the_best(crossmatch, tmp_path):
+    code, _, err = crossmatch(*SCORE, "--candidates", "poor.json", "--metrics", "rouge-l,bleu-1", "-o", "out/page.html")
+    assert code == 0
+    assert "saved out/page.html" in err.replace("\\", "/")
+    page = (tmp_path / "out" / "page.html").read_text()
+    for text in ("Worst by bleu-1 · good", "Best by bleu-1 · poor", GOOD["391895"], "(no words)", "a red helmet", "Signatures"):
+        assert text in page
+
+
+RATED = """image_id,caption,rating
+391895,a man on a moped,5
+391895,a man on a moped,4
+60623,a cat,1
+60623,a girl and a candle,4
+483108,a train,2
+"""
+
+
+def test_agreement_with_ratings_of_ones_own(crossmatch, tmp_path):
+    (tmp_path / "mine.csv").write_text(RATED)
+    words = ("agree", "--judgements", "mine.csv", "--references", "refs.json", "--metrics", "rouge-l,bleu-1", "--samples", 50)
+    code, out, _ = crossmatch(*words, "--scale", "-o", "agree.html")
+    assert code == 0
+    assert out.startswith("mine: 4 captions of 3 images, 5 ratings")
+    assert "metrics on people's scale" in out
+    assert "which metric agrees with people?" in (tmp_path / "agree.html").read_text()
+    code, out, _ = crossmatch(*words, "--ratings", "mean", "--curve", "--draws", 2, "--json")
+    found = json.loads(out)["mine"]
+    assert code == 0
+    assert found["metrics"]["rouge-l"]["tau-b"].keys() == {"value", "low", "high"}
+    assert found["differences"][0]["williams"]["freedom"] == 1
+    assert {point["references"] for point in found["curve"]} == {1, 2}
+    assert "ratings:mean" in found["signature"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--judgements", "mine.csv"), 2, "say what they are compared with: --references FILE"),
+        (("--judgements", "mine.csv", "--references", "refs.json", "-o", "a.png"), 2, "a.png should end in .html"),
+        (("--judgements", "absent.csv", "--references", "refs.json"), 1, "absent.csv is not there"),
+        (("--judgements", "flickr9k"), 2, "there is no study 'flickr9k'; there are flickr8k-expert, composite, pascal-50s"),
+        (("--judgements", ","), 2, "no study was named"),
+        (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "tau"), 2, "there is no caption metric 'tau'"),
+        (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "clip-score"), 2, "a model that embeds"),
+    ],
+)
+def test_what_is_wrong_with_a_study_is_one_line(crossmatch, tmp_path, words, code, message):
+    (tmp_path / "mine.csv").write_text(RATED)
+    found, _, err = crossmatch("agree", *words)
+    assert found == code
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_studies_of_the_papers(crossmatch, real_data):
+    code, out, _ = crossmatch("agree", "--judgements", "flickr8k-expert,pascal-50s", "--metrics", "bleu-1", "--samples", 20)
+    assert code == 0
+    assert "5,664 captions of 1,000 images, 16,992 ratings" in out
+    assert "(0.323)" in out
+    assert "(74.08)" in out
