@@ -1,0 +1,67 @@
+"""The pages about captions in a real browser: they stand alone, show captions as text, and fit a phone."""
+
+import os
+import shutil
+
+import pytest
+
+from crossmatch.captions.corpus import Corpus
+from crossmatch.captions.judge import judge
+from crossmatch.report.caption_plots import histogram_panel
+from crossmatch.report.captions import extremes, scores_table, write_captions_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    if CHROMIUM is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
+    playwright = pytest.importorskip("playwright.sync_api")
+    from PIL import Image
+
+    candidates = {str(n): f"a dog number {n}" for n in range(30)} | {"30": "<script>document.title = 'gone'</script>", "31": ""}
+    references = {i: ["a dog", "a very long reference " * 30 if int(i) % 2 else "כלב גדול \U0001f415"] for i in candidates}
+    judged = judge("<b>mine</b>", Corpus.of(candidates, references), ["bleu-1", "rouge-l"])
+    groups = extremes(judged, "rouge-l", lambda image: Image.new("RGB", (60, 40), (int(image), 0, 0)))
+    table = scores_table([judged])
+    panels = [histogram_panel({name: result.scores.values for name, result in judged.results.items()})]
+    signatures = [result.signature for result in judged.results.values()]
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_captions_page(path, "Captions: <b>mine</b>", table.title, [table], panels, groups, signatures)
+    with playwright.sync_playwright() as run:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+        browser = run.chromium.launch(executable_path=CHROMIUM, args=flags)
+        opened = browser.new_page(viewport={"width": 1200, "height": 900})
+        opened.asked, opened.said = [], []
+        opened.on("request", lambda r: opened.asked.append(r.url))
+        opened.on("console", lambda m: opened.said.append(m.text))
+        opened.on("pageerror", lambda e: opened.said.append(str(e)))
+        opened.goto(path.as_uri())
+        yield opened
+        browser.close()
+
+
+def test_nothing_is_fetched_and_nothing_complains(page):
+    assert [url for url in page.asked if not url.startswith("data:")] == page.asked[:1]
+    assert page.said == []
+
+
+def test_captions_are_text_never_markup(page):
+    assert page.title() == "Captions: <b>mine</b>"
+    assert page.locator(".card", has_text="<script>").count() >= 1
+    assert page.locator(".card b").first.inner_text() == "0.000"
+
+
+def test_the_worst_and_the_best_are_there_with_their_pictures(page):
+    assert page.locator("h2", has_text="Worst by rouge-l").count() == 1
+    assert page.locator(".card").count() == 24
+    assert page.locator(".card img").count() == 24
+    assert all(page.locator(".card img").evaluate_all("all => all.map(one => one.naturalWidth > 0)"))
+    assert page.locator(".said", has_text="(no words)").count() == 1
+
+
+def test_a_phone_can_read_it(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1200, "height": 900})
