@@ -29,6 +29,8 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/coco_suite.py
 	$(BIN)/python bench/trials.py
 	$(BIN)/python bench/captions.py
+	$(BIN)/python bench/meteor.py
+	$(BIN)/python bench/tiger.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -38,6 +40,7 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_text_results.py
 	$(BIN)/python docs/make_trial_results.py
 	$(BIN)/python docs/make_language.py
+	$(BIN)/python docs/make_caption_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -28,7 +28,7 @@ from make_results import markdown
 
 HERE = Path(__file__).parent
 PUBLISHED = {"CLIP": "ViT-B-32", "CLIP_COCO": "CLIP_COCO", "CLIP_TROHN-Text": "CLIP_TROHN-Text"}
-REFERENCES = ("rouge-1", "overlap", "tfidf", "bow", "minilm")
+REFERENCES = ("rouge-1", "rouge-l", "bleu-4", "cider-d", "meteor", "spice", "overlap", "tfidf", "bow", "minilm")
 
 
 def outcomes() -> list[cm.Result]:

@@ -124,7 +124,7 @@ def study(name: str, root: Path | None = None) -> Ratings | Preferences:
     >>> study("flickr8k-expert", Path("/data"))
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.CrossmatchError: flickr8k-expert needs judgements/flickr8k.json, ... crossmatch data get judgements --from FOLDER
+    crossmatch.core.errors.CrossmatchError: flickr8k-expert needs judgements/flickr8k.json, ... --from FOLDER
     """
     known = {each.name: each for each in STUDIES}
     if name not in known:

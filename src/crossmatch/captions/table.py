@@ -12,6 +12,8 @@ from crossmatch.captions.cider import SIGMA, cider, cider_d
 from crossmatch.captions.clip_score import PREFIX, WEIGHT, clip_score, ref_clip_score
 from crossmatch.captions.corpus import ORDERS, Corpus
 from crossmatch.captions.frequencies import Frequencies
+from crossmatch.captions.meteor import FACTS as METEOR_FACTS
+from crossmatch.captions.meteor import meteor
 from crossmatch.captions.rouge import BETA, rouge_l
 from crossmatch.captions.scores import Scores
 from crossmatch.captions.spice import spice, spice_parser
@@ -64,6 +66,10 @@ CAPTION_METRICS = (
         "cider-d", ("cider-d",), "CIDEr with clipped counts and a penalty for another length; coco-caption's CIDEr",
         cider_d, 10.0, "vedantam2015cider, sec. 7", (("n", ORDERS), ("scale", 10), ("stem", "no")), (("sigma", SIGMA),),
         needs=("frequencies",),
+    ),
+    CaptionMetric(
+        "meteor", ("meteor",), "words aligned by form, stem, synonym or paraphrase, with a penalty for broken order",
+        meteor, 1.0, "denkowski2014meteor", METEOR_FACTS,
     ),
     CaptionMetric(
         "spice", ("spice",), "what the caption says: F-score over things, attributes and relations",
