@@ -40,8 +40,8 @@ def reference() -> str:
             "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
             *metrics,
             "\n## Caption metrics",
-            "Options go with the name, as in `cider-d+sigma=4`; the usual values are shown. The name of a family, such as `bleu`, stands "
-            "for all of its numbers. Frequencies are optional; see `captions.md`.\n",
+            "Options go with the name, as in `cider-d+sigma=4`; the usual values are shown. The name of a family, such as `bleu`, "
+            "stands for all of its numbers. Frequencies are optional; see `captions.md`.\n",
             "| names | about | best | needs | options | source |\n|---|---|---|---|---|---|",
             *captions,
             "\n## Tasks",

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Benchmark", "Collection", "CrossmatchError", "Diorama", "Embeddings", "Judgements", "Matrix", "Metric", "Ranks", "Result",
-    "Retrieval", "Trials", "benchmarks", "compare", "evaluate", "evaluate_all", "load_data",
-    "load_result", "metric", "rank", "save_result", "truth",
-    "write_report",
+    "Benchmark", "Captions", "Collection", "CrossmatchError", "Diorama", "Embeddings", "Grounding", "Judgements", "Matrix",
+    "Metric", "Preferences", "Ranks", "Ratings", "Result", "Retrieval", "Trials", "agree", "benchmarks", "compare", "evaluate",
+    "evaluate_all", "judge_captions", "load_data", "load_result", "metric", "rank", "save_result", "truth", "write_report",
 ]  # fmt: skip
 
 # Where each public name lives; it is imported when it is first used, so that `import crossmatch` costs nothing.
@@ -20,6 +19,8 @@ _HOMES = {
     "Diorama": "diorama.world", "truth": "diorama.truth", "benchmarks": "benchmarks", "load_data": "benchmarks",
     "evaluate": "run", "evaluate_all": "run",
     "compare": "report.compare", "write_report": "report.html",
+    "Captions": "captions.corpus:Corpus", "judge_captions": "captions.judge:judge", "agree": "captions.agree",
+    "Ratings": "core.ratings", "Preferences": "core.ratings", "Grounding": "core.grounding",
     "load_result": "core.result:load", "save_result": "core.result:save",
 }  # fmt: skip
 
@@ -39,11 +40,16 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from crossmatch.benchmarks import benchmarks, load_data
+    from crossmatch.captions.agree import agree
+    from crossmatch.captions.corpus import Corpus as Captions
+    from crossmatch.captions.judge import judge as judge_captions
     from crossmatch.core.benchmark import Benchmark, Retrieval
     from crossmatch.core.collection import Collection
     from crossmatch.core.errors import CrossmatchError
+    from crossmatch.core.grounding import Grounding
     from crossmatch.core.judgements import Judgements
     from crossmatch.core.ranks import Ranks, rank
+    from crossmatch.core.ratings import Preferences, Ratings
     from crossmatch.core.result import Result
     from crossmatch.core.result import load as load_result
     from crossmatch.core.result import save as save_result

@@ -39,7 +39,7 @@ JUDGEMENTS = DataSet(
     about="what people said of captions: Flickr8k-Expert, Composite and PASCAL-50S, for `captions agree`",
     licence="research use",
     cite="hodosh2013framing",
-    source="the authors of the three studies (no address gives these very files; put them into one folder, and give it with --from)",
+    source="the authors of the three studies (no address has these very files; put them into a folder, and give it with --from)",
     non_commercial=True,
     files=(
         DataFile(FLICKR8K, "835162c77b014cd2191bea942189272af1a54628e0b6c4693f08a2a8d2691fff", 3_582_523),

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from crossmatch import __version__
-from crossmatch.cli.agree import captions
+from crossmatch.cli.agree import agree_command
 from crossmatch.cli.analyse import analyse
 from crossmatch.cli.cache import cache_group, cache_options
+from crossmatch.cli.captions import captions
 from crossmatch.cli.correlate import correlate
 from crossmatch.cli.data import data
 from crossmatch.cli.export import export
@@ -35,6 +36,7 @@ def _attach(command: click.Command) -> None:
         each.context_settings |= cli.context_settings
 
 
+captions.add_command(agree_command)
 for attached in (analyse, cache_group, captions, correlate, data, export):
     _attach(attached)
 
@@ -168,6 +170,20 @@ def train_dual_command(output: Path, images: int | None, epochs: int | None, see
     given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
     train_dual(output, seed=seed, **given)
     click.echo(f"{output} · crossmatch run -m {output} -t diorama/retrieval")
+
+
+@train.command("grounded")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
+@click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
+@click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+def train_grounded_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
+    """The small grounding model on the embedded world: SCAN's attention between the things in a picture and the words."""
+    from crossmatch.train.grounded import train_grounded
+
+    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
+    train_grounded(output, seed=seed, **given)
+    click.echo(f"{output} · crossmatch captions explain --grounder {output} --help")
 
 
 @cli.command()

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crossmatch.cli.captions import (
-    FILE,
-    GROUNDER,
-    IMAGES,
-    JSON,
-    METRICS,
-    MODEL,
-    REFERENCES,
-    SAMPLES,
-    SEED,
-    captions,
-    embedder,
-    grounder,
-    named,
-    references_of,
-)
+    FILE, GROUNDER, IMAGES, JSON, METRICS, MODEL, REFERENCES, SAMPLES, SEED, load_embedder, load_grounder, named, references_of,
+)  # fmt: skip
 from crossmatch.core.errors import WrongWords
 
 if TYPE_CHECKING:
@@ -37,7 +24,7 @@ if TYPE_CHECKING:
     from crossmatch.report.tables import Table
 
 
-@captions.command("agree")
+@click.command("agree")
 @click.option("--judgements", required=True,
               help="Studies, by commas: flickr8k-expert, composite, pascal-50s; or a csv (image_id, caption, rating).")  # fmt: skip
 @click.option("--metrics", default=METRICS, show_default=True, help="Separated by commas (see `captions metrics`).")
@@ -75,7 +62,10 @@ def agree_command(judgements: str, metrics: str, words: str | None, images: Path
     studies = [_study(name, words) for name in named(judgements)]
     if not studies:
         raise WrongWords("no study was named. Name some: --judgements flickr8k-expert,pascal-50s")
-    models = {"embedder": (options["model"], embedder), "grounder": (options["grounder"], grounder)}
+    models = {
+        "embedder": (options["model"], load_embedder),
+        "grounder": (options["grounder"], load_grounder),
+    }
     given: dict[str, Any] = {key: load(name) for key, (name, load) in models.items() if name}
     shared: dict[str, Any] = {key: options[key] for key in ("rating", "ties", "documents", "samples", "seed")}
     tables, panels, told, signatures = list[Any](), list[Any](), dict[str, Any](), list[str]()

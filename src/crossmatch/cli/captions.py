@@ -73,8 +73,8 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
     given = {
         "frequencies": Frequencies.load(frequencies) if frequencies else None,
         "images": opener,
-        "embedder": embedder(model) if model else None,
-        "grounder": grounder(grounder) if grounder else None,
+        "embedder": load_embedder(model) if model else None,
+        "grounder": load_grounder(grounder) if grounder else None,
     }
     shown = _names(files)
     judged = [
@@ -152,7 +152,7 @@ def explain_command(caption: str, picture: Path | None, name: str | None, words:
         if opener is None:
             raise WrongWords(f"{words} has no pictures. Name their folder: --images FOLDER")
     shown = decoded(picture.read_bytes(), str(picture)) if picture else opener(name)  # type: ignore[misc,arg-type]
-    explained = _explained(grounder(grounder), shown, caption, own)
+    explained = _explained(load_grounder(grounder), shown, caption, own)
     click.echo(f"saved {save_grounding(grounding_figure(*explained), output)}", err=True)
     _, boxes, weights, _, scores = explained
     if as_json:
@@ -242,7 +242,7 @@ def _names(files: Sequence[Path]) -> list[str]:
     return stems if len(set(stems)) == len(stems) else [str(path) for path in files]
 
 
-def embedder(name: str) -> object:
+def load_embedder(name: str) -> object:
     from crossmatch.models import make_model
     from crossmatch.models.abilities import DualEncoder
 
@@ -254,7 +254,7 @@ def embedder(name: str) -> object:
     return model
 
 
-def grounder(name: str) -> object:
+def load_grounder(name: str) -> object:
     from crossmatch.core.grounding import Grounder
     from crossmatch.models import make_model
 

@@ -33,8 +33,8 @@ class Grounding:
         if self.scores.ndim != 2 or (self.boxes is not None and self.boxes.shape != (*self.scores.shape, 4)):
             boxes = "none" if self.boxes is None else self.boxes.shape
             raise CrossmatchError(
-                f"groundings of shape {self.scores.shape} with boxes of shape {boxes}; (texts, regions) and (texts, regions, 4) were "
-                "expected. Pad images with fewer regions with NaN."
+                f"groundings of shape {self.scores.shape} with boxes of shape {boxes}; (texts, regions) and (texts, regions, 4) "
+                "were expected. Pad images with fewer regions with NaN."
             )
         known = ~np.isnan(self.scores)
         if (known[:, 1:] & ~known[:, :-1]).any() or np.isinf(self.scores).any():

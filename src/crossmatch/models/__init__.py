@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,25 @@ def _dual(rest: str) -> object:
     if not (Path(rest) / "model.json").is_file():
         raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train dual -o {rest}")
     return load(Path(rest))
+
+
+def _grounded(rest: str) -> object:
+    from crossmatch.models.grounded import load
+
+    if not rest:
+        raise WrongWords("grounded needs the folder of a trained model, as in grounded:runs/grounded")
+    if not (Path(rest) / "model.json").is_file():
+        raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train grounded -o {rest}")
+    return load(Path(rest))
+
+
+def _trained(folder: str) -> object:
+    """The model in a folder, by the family that its model.json names; `_dual` says what is wrong with any other folder."""
+    try:
+        told = json.loads((Path(folder) / "model.json").read_bytes())
+    except ValueError:
+        told = None
+    return (_grounded if isinstance(told, dict) and told.get("family") == "grounded" else _dual)(folder)
 
 
 def _text(family: str) -> Callable[[str], object]:
@@ -115,6 +135,7 @@ FAMILIES = (
     Family("gate", "knows nothing, and must get what theory says", "scores", _gate,
            "constant|random|text-blind|image-blind|position-biased"),
     Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _dual, "FOLDER"),
+    Family("grounded", "the small grounding model of `crossmatch train grounded`", "score, ground", _grounded, "FOLDER"),
 )  # fmt: skip
 
 
@@ -130,7 +151,7 @@ def make_model(name: str) -> object:
     RandomScorer(seed=7, dimensions=64)
     """
     if (Path(name) / "model.json").is_file():
-        return _dual(name)
+        return _trained(name)
     family, _, rest = name.partition(":")
     if "/" in family and family not in families():
         raise WrongWords(f"there is no trained model in {name}. Train one: crossmatch train dual -o {name}")

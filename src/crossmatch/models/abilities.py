@@ -13,6 +13,7 @@ from crossmatch.core.arrays import FloatArray
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.grounding import Grounder
 from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.progress import track
@@ -79,6 +80,7 @@ def abilities(model: object) -> tuple[str, ...]:
         "embed texts": texts and not images,
         "score": isinstance(model, CrossEncoder) or callable(model),
         "log-likelihood": isinstance(model, Captioner),
+        "ground": isinstance(model, Grounder),
         "scores": isinstance(model, Source),
     }
     return tuple(name for name, has in found.items() if has)

@@ -212,6 +212,8 @@ def _fingerprint(picture: Any) -> str:
         )
     palette = getattr(picture, "getpalette", lambda: None)()
     facts = f"{pixels.dtype.str} {pixels.shape} {getattr(picture, 'mode', '')} {palette}"
+    if "regions" in getattr(picture, "info", {}):  # what a grounding model looks at
+        facts += f" {picture.info['regions']}"
     return hashlib.sha256(facts.encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
 
 

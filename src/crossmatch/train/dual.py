@@ -105,7 +105,7 @@ Data = tuple[NDArray[np.uint8], list[str]]  # pictures, and five captions for ea
 def fit(recipe: DualRecipe, train: Data, validation: Data, log: Path) -> Dual:
     """AdamW with one cycle of the learning rate (smith2019super). After each epoch a line goes to the log."""
     pictures, captions = torch.from_numpy(train[0]), train[1]
-    with _reproducible(recipe.seed), log.open("w", newline="") as file:
+    with reproducible(recipe.seed), log.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["step", "seconds", "loss", *(f"val {way} {name}" for way in WAYS for name in WATCHED)])
         config = DualConfig(vocabulary_of(captions), recipe.pixels, recipe.dimensions, recipe.width)
@@ -177,7 +177,7 @@ def _groups(net: DualEncoderNet, weight_decay: float) -> list[dict[str, object]]
 
 
 @contextmanager
-def _reproducible(seed: int) -> Iterator[None]:
+def reproducible(seed: int) -> Iterator[None]:
     """One seed, one thread; afterwards torch is as it was.
 
     Sums over several threads depend on their number. And where other work shares the cores, torch's threads wait for each
