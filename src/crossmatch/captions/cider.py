@@ -8,6 +8,7 @@ from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.frequencies import Frequencies, telling
 from crossmatch.captions.scores import Scores
 from crossmatch.core.arrays import FloatArray
+from crossmatch.core.errors import WrongWords
 
 SIGMA = 6.0
 
@@ -26,6 +27,8 @@ def cider_d(corpus: Corpus, frequencies: Frequencies | None = None, sigma: float
     >>> cider_d(corpus)[0].values
     array([10.,  0.])
     """
+    if not (sigma > 0 and np.isfinite(sigma)):
+        raise WrongWords(f"sigma is {sigma}; a positive number was expected (the paper has {SIGMA:g}).")
     length = np.maximum(0, corpus.lengths - 1)
     apart = length - length[corpus.candidate][corpus.image]
     penalty = np.exp(-(apart**2) / (2 * sigma**2))

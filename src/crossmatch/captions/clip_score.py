@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 WEIGHT = 2.5  # w: cosines of CLIP are rarely above 0.4
-PREFIX = "A photo depicts "  # before every text
+PREFIX = "A photo depicts"  # before every text, with a blank between
 BATCH = 64
 
 
@@ -100,7 +100,8 @@ def _texts(corpus: Corpus, which: IntArray, embedder: Embedder, prefix: str, bat
     """Unit vectors of the distinct texts among these captions, and of each caption its place among them."""
     captions = written(corpus)
     number: dict[str, int] = {}
-    place = np.array([number.setdefault(prefix + captions[n], len(number)) for n in which.tolist()], dtype=np.int64)
+    before = f"{prefix.strip()} " if prefix.strip() else ""
+    place = np.array([number.setdefault(before + captions[n], len(number)) for n in which.tolist()], dtype=np.int64)
     texts = list(number)
     return _unit(_embedded(lambda at: embedder.embed_texts(texts[at]), len(texts), batch, "texts")), place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,16 +27,19 @@ class Judged:
     drawn: Mapping[str, FloatArray]
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """The 95 % interval of a corpus value: images are drawn with replacement, document frequencies stay as they are."""
-        return interval(self.drawn[metric])
+        """The 95 % interval of a corpus value: images are drawn with replacement, document frequencies stay as they are.
+
+        One image tells nothing of others: NaN. Where all captions have the best value, or all the worst, the interval has no width:
+        it says how much the images differ, and they do not.
+        """
+        return interval(self.drawn[metric]) if len(self.corpus) > 1 else (math.nan, math.nan)
 
     def as_json(self) -> dict[str, dict[str, object]]:
         """Value, interval and signature of each metric."""
         found: dict[str, dict[str, object]] = {}
         for name, result in self.results.items():
-            low, high = self.interval(name)
-            found[name] = {"value": round(result.scores.value, 6), "low": round(low, 6), "high": round(high, 6)}
-            found[name]["signature"] = result.signature
+            low, high = (None if math.isnan(end) else round(end, 6) for end in self.interval(name))
+            found[name] = {"value": round(result.scores.value, 6), "low": low, "high": high, "signature": result.signature}
         return found
 
 
@@ -60,6 +64,12 @@ class Compared:
     metric: str
     difference: Difference
     p: float
+    floor: float = 0.0  # the smallest p that so many replicates and tests can tell
+
+    def as_json(self) -> dict[str, object]:
+        """Everything, with both ends of the interval."""
+        told = {"value": self.difference.value, "low": self.difference.low, "high": self.difference.high, "p": self.p}
+        return {"first": self.first, "second": self.second, "metric": self.metric, **{k: round(v, 6) for k, v in told.items()}}
 
 
 def compare(judged: Sequence[Judged]) -> list[Compared]:
@@ -78,7 +88,7 @@ def compare(judged: Sequence[Judged]) -> list[Compared]:
     ]
     corrected = holm([difference.p for _, _, difference in found])
     return [
-        Compared(first.name, other.name, metric, difference, p)
+        Compared(first.name, other.name, metric, difference, p, min(1.0, len(found) * difference.floor))
         for (other, metric, difference), p in zip(found, corrected, strict=True)
     ]
 

@@ -217,4 +217,4 @@ def signature(one: Asked, corpus: Corpus, given: dict[str, Any], tokeniser: str 
 
 def told(value: object) -> object:
     """A value of an option as users write it."""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value.strip() if isinstance(value, str) else value
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crossmatch.cli.captions import (
-    FILE, GROUNDER, IMAGES, JSON, METRICS, MODEL, REFERENCES, SAMPLES, SEED, load_embedder, load_grounder, named, references_of,
+    FILE,
+    GROUNDER,
+    IMAGES,
+    JSON,
+    METRICS,
+    MODEL,
+    REFERENCES,
+    SAMPLES,
+    SEED,
+    load_embedder,
+    load_grounder,
+    named,
+    references_of,
 )  # fmt: skip
 from crossmatch.core.errors import WrongWords
 

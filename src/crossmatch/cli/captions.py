@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from crossmatch.captions.corpus import Corpus
     from crossmatch.captions.judge import Judged
+    from crossmatch.core.grounding import Grounder
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 METRICS = "bleu,rouge-l,cider-d"
@@ -57,13 +58,14 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
     """Score captions against references: BLEU, ROUGE-L, CIDEr, METEOR, SPICE, TIGEr, CLIPScore. No Java, no downloads."""
     from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates
     from crossmatch.captions.frequencies import Frequencies
-    from crossmatch.captions.judge import judge
+    from crossmatch.captions.judge import compare, judge
     from crossmatch.captions.table import chosen
     from crossmatch.report import captions as page
     from crossmatch.report.tables import as_text
 
     names = named(metrics)
-    chosen(names)  # refuses before any work
+    asked = chosen(names)  # refuses before any work
+    by = page.sorted_by(list(asked), by)
     if output is not None and output.suffix.lower() != ".html":
         raise WrongWords(f"{output} should end in .html. Values go to a csv: --per-caption FILE.csv")
     references, opener = references_of(words)
@@ -82,18 +84,23 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
         for name, candidates in zip(shown, sets.values(), strict=True)
     ]
     table = page.scores_table(judged)
-    by = page.sorted_by(judged[0], by)
     if as_json:
-        click.echo(json.dumps({one.name: one.as_json() for one in judged}, indent=1, allow_nan=False))
+        told: dict[str, Any] = {one.name: one.as_json() for one in judged}
+        if len(judged) > 1:
+            told["differences"] = [one.as_json() for one in compare(judged)]
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
     else:
         click.echo(as_text(table))
     if per_caption:
         click.echo(f"saved {page.write_values(judged, per_caption)}", err=True)
     if output:
-        click.echo(f"saved {_page(output, judged, table, by, given)}", err=True)
+        options = next((dict(one.options) for one in asked.values() if one.metric.family == "tiger"), {})
+        click.echo(f"saved {_page(output, judged, table, by, given, options)}", err=True)
 
 
-def _page(output: Path, judged: Sequence[Judged], table: Any, by: str, given: Mapping[str, Any]) -> Path:
+def _page(
+    output: Path, judged: Sequence[Judged], table: Any, by: str, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> Path:
     from crossmatch.report import captions as page
     from crossmatch.report.caption_plots import histogram_panel
 
@@ -102,7 +109,7 @@ def _page(output: Path, judged: Sequence[Judged], table: Any, by: str, given: Ma
         called = f" · {one.name}" if len(judged) > 1 else ""
         values = {name: result.scores.values for name, result in one.results.items()}
         panels.append(histogram_panel(values, f"How are the scores of single captions spread?{called}"))
-        drawn = _drawn(one.corpus, given) if given["grounder"] is not None and given["images"] is not None else None
+        drawn = _drawn(one.corpus, given, options) if given["grounder"] is not None and given["images"] is not None else None
         found = page.extremes(one, by, given["images"], drawn)
         groups += [page.Group(group.title + called, group.about, group.cards) for group in found]
     lead = ", ".join(one.name for one in judged)
@@ -110,15 +117,18 @@ def _page(output: Path, judged: Sequence[Judged], table: Any, by: str, given: Ma
     return page.write_captions_page(output, f"Captions: {lead}", table.title, [table], panels, groups, signatures)
 
 
-def _drawn(corpus: Corpus, given: Mapping[str, Any]) -> Callable[[str], str]:
+def _drawn(corpus: Corpus, given: Mapping[str, Any], options: Mapping[str, Any]) -> Callable[[str], str]:
     """Draws where a candidate and its references are grounded, for the page."""
-    from crossmatch.report.grounding import grounding_svg
+    from crossmatch.report.grounding import explained, grounding_svg
 
     def draw(image: str) -> str:
         n = corpus.ids.tolist().index(image)
         first = int(corpus.candidate[n])
         texts = (corpus.captions or ())[first : first + 1 + int(corpus.references_each[n])]
-        return grounding_svg(*_explained(given["grounder"], given["images"](image), texts[0], texts[1:]))
+        found = explained(given["grounder"], given["images"](image), texts[0], texts[1:], **options)
+        if found.boxes is None:
+            return ""
+        return grounding_svg(found.picture, found.boxes, found.weights, found.texts, found.scores)
 
     return draw
 
@@ -130,15 +140,21 @@ def _drawn(corpus: Corpus, given: Mapping[str, Any]) -> Callable[[str], str]:
 @click.option("--references", "words", help=REFERENCES + " Those of the image are drawn beside the caption.")
 @IMAGES
 @click.option("--grounder", required=True, help="A model that grounds texts in regions: the folder of a trained one.")
+@click.option("--metric", default="tiger", show_default=True, help="TIGEr and its options, as in tiger+tau=1+variant=released.")
 @click.option("-o", "--output", type=FILE, required=True, help="The picture to write (.png, .svg, .pdf).")
 @JSON
 def explain_command(caption: str, picture: Path | None, name: str | None, words: str | None, images: Path | None, grounder: str,
-                    output: Path, as_json: bool) -> None:  # fmt: skip
+                    metric: str, output: Path, as_json: bool) -> None:  # fmt: skip
     """Draw in which regions of an image a caption is grounded, beside its references (TIGEr, Figures 1 and 6)."""
     from crossmatch.benchmarks.formats.caption_files import pictures_in
     from crossmatch.benchmarks.formats.gathered import decoded
-    from crossmatch.report.grounding import grounding_figure, save_grounding
+    from crossmatch.captions.table import chosen
+    from crossmatch.report.grounding import explained, grounding_figure, require_kind, save_grounding
 
+    require_kind(output)
+    asked = next(iter(chosen([metric]).values()))
+    if asked.metric.family != "tiger":
+        raise WrongWords(f"{metric} looks at no regions; tiger does. Ask for it: --metric tiger")
     if (picture is None) == (name is None):
         raise WrongWords("one image was expected: a file by --image, or the id of one in --references by --id.")
     if name is not None and words is None:
@@ -152,31 +168,15 @@ def explain_command(caption: str, picture: Path | None, name: str | None, words:
         if opener is None:
             raise WrongWords(f"{words} has no pictures. Name their folder: --images FOLDER")
     shown = decoded(picture.read_bytes(), str(picture)) if picture else opener(name)  # type: ignore[misc,arg-type]
-    explained = _explained(load_grounder(grounder), shown, caption, own)
-    click.echo(f"saved {save_grounding(grounding_figure(*explained), output)}", err=True)
-    _, boxes, weights, _, scores = explained
-    if as_json:
-        told = {label: [round(float(weight), 6) for weight in each] for label, each in weights.items()}
-        click.echo(json.dumps({"boxes": [[round(float(x), 6) for x in box] for box in boxes], **told, **(scores or {})}, indent=1))
-
-
-def _explained(grounder: Any, picture: Image, caption: str, references: Sequence[str]) -> tuple[Any, ...]:
-    """Picture, boxes, weights of caption and references, their texts, and RRS, WDS and TIGEr: what `grounding_figure` takes."""
-    from crossmatch.captions.tiger import rrs, wds
-
-    texts = [caption, *references]
-    found = grounder.ground([picture] * len(texts), texts)
+    options: dict[str, Any] = dict(asked.options)
+    found = explained(load_grounder(grounder), shown, caption, own, **options)
     if found.boxes is None:
-        raise CrossmatchError(f"{type(grounder).__name__} does not tell where its regions are, so that they cannot be drawn.")
-    regions = int(found.regions[0])
-    weights, said = {"caption": found.scores[0, :regions]}, {"caption": [caption]}
-    scores: dict[str, float] | None = None
-    if references:
-        mean = found.scores[1:].mean(axis=0, keepdims=True)
-        rank, weight = float(rrs(found.scores[:1], mean)[0]), float(wds(found.scores[:1], mean)[0])
-        weights["references"], said["references"] = mean[0, :regions], list(references)
-        scores = {"TIGEr": (rank + weight) / 2, "RRS": rank, "WDS": weight}
-    return picture, found.boxes[0, :regions], weights, said, scores
+        raise CrossmatchError(f"{grounder} does not tell where its regions are, so that they cannot be drawn.")
+    click.echo(f"saved {save_grounding(grounding_figure(*found), output)}", err=True)
+    if as_json:
+        told = {label: [round(float(weight), 6) for weight in each] for label, each in found.weights.items()}
+        boxes = [[round(float(x), 6) for x in box] for box in found.boxes]
+        click.echo(json.dumps({"boxes": boxes, **told, **(found.scores or {}), **options}, indent=1))
 
 
 @captions.command("metrics")
@@ -254,7 +254,7 @@ def load_embedder(name: str) -> object:
     return model
 
 
-def load_grounder(name: str) -> object:
+def load_grounder(name: str) -> Grounder:
     from crossmatch.core.grounding import Grounder
     from crossmatch.models import make_model
 

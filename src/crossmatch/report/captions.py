@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from crossmatch.captions.table import CAPTION_METRICS, told
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import whole_file
 from crossmatch.report.analysis_page import Panel, as_svg
-from crossmatch.report.tables import Table
+from crossmatch.report.tables import NONE, Table
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SHOWN = 12  # captions on either end
 REFERENCES = 5  # of each
+GROUNDED = 3  # cards of a group with their regions drawn, which makes a page large
 WIDE = 320  # pixels of a picture on the page
 BY = ("cider-d", "tiger", "spice", "meteor", "ref-clip-score")  # what captions are sorted by unless it is said: the first there is
 
@@ -40,9 +42,9 @@ def scores_table(judged: Sequence[Judged]) -> Table:
         cells = [name]
         for n, one in enumerate(judged):
             low, high = one.interval(name)
-            cells += [f"{one.results[name].scores.value:.4f}", f"{low:.4f} – {high:.4f}"]
+            cells += [f"{one.results[name].scores.value:.4f}", NONE if math.isnan(low) else f"{low:.4f} – {high:.4f}"]
             if n:
-                cells.append(_p(beyond[name, one.name].p, beyond[name, one.name].difference.floor))
+                cells.append(p_value(beyond[name, one.name].p, beyond[name, one.name].floor))
         rows.append(tuple(cells))
     notes = ["Intervals: bootstrap over images; document frequencies as they are."]
     if beyond:
@@ -53,8 +55,13 @@ def scores_table(judged: Sequence[Judged]) -> Table:
     return Table(title, (tuple(head),), tuple(rows), 1, tuple(notes))
 
 
-def _p(p: float, floor: float) -> str:
-    return f"≤ {p:.3f}" if p <= floor * 1.0001 else f"{p:.3f}"
+def p_value(p: float, floor: float = 0.0) -> str:
+    """A p that so many replicates cannot undercut is an upper bound.
+
+    >>> p_value(0.0004), p_value(0.042, 0.042), p_value(0.25, 0.042)
+    ('< 0.001', '≤ 0.042', '0.250')
+    """
+    return "< 0.001" if p < 0.001 else f"≤ {p:.3f}" if p <= floor * 1.0001 else f"{p:.3f}"
 
 
 def metrics_table() -> Table:
@@ -73,9 +80,12 @@ def metrics_table() -> Table:
     return Table("Caption metrics", (("name", "best", "needs", "options", "about", "source"),), tuple(rows), 6)
 
 
-def sorted_by(judged: Judged, by: str | None) -> str:
-    """The metric that captions are sorted by: the one that was asked for, or the one that tells most of a single caption."""
-    names = list(judged.results)
+def sorted_by(names: Sequence[str], by: str | None) -> str:
+    """The metric that captions are sorted by: the one that was asked for, or the one that tells most of a single caption.
+
+    >>> sorted_by(["bleu-4", "cider-d", "rouge-l"], None)
+    'cider-d'
+    """
     if by is None:
         return next((name for name in BY if name in names), names[-1])
     if by not in names:
@@ -141,7 +151,9 @@ def extremes(
         told = f"{shown} of {len(order):,} captions, from {values[which[0]]:.3f} to {values[which[-1]]:.3f}"
         if level > inside:
             told += f"; {level:,} in all have {values[which[-1]]:.3f}"
-        groups.append(Group(title, told + ".", tuple(_card(judged, n, pictures, grounding) for n in which.tolist())))
+        draw = [grounding if place < GROUNDED else None for place in range(shown)]
+        cards = tuple(_card(judged, n, pictures, ground) for n, ground in zip(which.tolist(), draw, strict=True))
+        groups.append(Group(title, told + ".", cards))
     return groups
 
 

@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crossmatch.captions.tiger import TAU, rrs, wds
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.grounding import Grounder
+from crossmatch.report.correlate import KINDS
 from crossmatch.report.plots import COLOURS, STYLE, _svg
 
 if TYPE_CHECKING:
@@ -105,15 +108,45 @@ def grounding_svg(
     return svg
 
 
+class Explained(NamedTuple):
+    """What `grounding_figure` takes: a caption, and its references if there are any, grounded in the regions of a picture."""
+
+    picture: Image
+    boxes: FloatArray | None  # where the grounder tells them
+    weights: dict[str, FloatArray]
+    texts: dict[str, list[str]]
+    scores: dict[str, float] | None
+
+
+def explained(
+    grounder: Grounder, picture: Image, caption: str, references: Sequence[str], tau: float = TAU, variant: str = "paper"
+) -> Explained:
+    """Ground a caption and its references, and compare them by TIGEr."""
+    texts = [caption, *references]
+    found = grounder.ground([picture] * len(texts), texts)
+    regions = int(found.regions[0])
+    weights, said, scores = {"caption": found.scores[0, :regions]}, {"caption": [caption]}, None
+    if references:
+        mean = found.scores[1:].mean(axis=0, keepdims=True)
+        rank, weight = float(rrs(found.scores[:1], mean, variant)[0]), float(wds(found.scores[:1], mean, tau)[0])
+        weights["references"], said["references"] = mean[0, :regions], list(references)
+        scores = {"TIGEr": (rank + weight) / 2, "RRS": rank, "WDS": weight}
+    return Explained(picture, None if found.boxes is None else found.boxes[0, :regions], weights, said, scores)
+
+
+def require_kind(path: Path) -> None:
+    """Refuse, before any work, a file of a kind that cannot be written."""
+    if path.suffix.lower() not in KINDS:
+        raise WrongWords(f"{path} should end in {', '.join(KINDS)}. Name the file so.")
+
+
 def save_grounding(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    """Write the figure as its name ends: .png, .svg, .pdf, …"""
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.lower().removeprefix(".") not in known:
-        raise WrongWords(f"{path} should end in one of {', '.join(f'.{kind}' for kind in sorted(known))}. Name the file so.")
+    """Write the figure as its name ends: .png, .svg or .pdf."""
+    require_kind(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # an emoji becomes a box; the rest of the caption is there
-        figure.savefig(path, dpi=dpi)
+        figure.savefig(path, dpi=dpi, metadata=KINDS[path.suffix.lower()])
     return path
 
 

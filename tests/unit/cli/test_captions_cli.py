@@ -205,3 +205,89 @@ def test_the_studies_of_the_papers(crossmatch, real_data):
     assert "5,664 captions of 1,000 images, 16,992 ratings" in out
     assert "(0.323)" in out
     assert "(74.08)" in out
+
+
+@pytest.fixture(scope="module")
+def grounder(tmp_path_factory):
+    from crossmatch.train.grounded import train_grounded
+
+    folder = tmp_path_factory.mktemp("grounded")
+    train_grounded(folder, images=20, epochs=1, size="tiny", pixels=16)
+    return folder
+
+
+def test_tiger_and_its_page_with_regions(crossmatch, tmp_path, grounder):
+    from crossmatch.benchmarks import load_data
+
+    held = load_data("diorama/retrieval", size="tiny").collection
+    (tmp_path / "scenes.json").write_text(json.dumps(dict.fromkeys(held.image_ids.tolist(), "A red dog.")))
+    words = ("score", "--candidates", "scenes.json", "--references", "diorama/retrieval+size=tiny", "--samples", 20, "--json")
+    metrics = ("--metrics", "tiger+tau=0.5,tiger", "--grounder", grounder)
+    code, out, _ = crossmatch(*words, *metrics, "-o", "page.html")
+    assert code == 0
+    found = json.loads(out)["scenes"]
+    assert list(found) == ["tiger+tau=0.5", "rrs+tau=0.5", "wds+tau=0.5", "tiger", "rrs", "wds"]
+    assert found["rrs"]["value"] == found["rrs+tau=0.5"]["value"]
+    assert found["wds"]["value"] != found["wds+tau=0.5"]["value"]
+    assert "grounder:grounded" in found["tiger"]["signature"]
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 1 + 2 * 3  # the histograms, and three cards on either end
+    assert page.count('<img src="data:image/jpeg') == 24
+
+
+def test_clip_score(crossmatch, tmp_path, monkeypatch):
+    import numpy as np
+
+    class Constant:
+        def embed_images(self, images):
+            return np.ones((len(images), 2))
+
+        def embed_texts(self, texts):
+            return np.ones((len(texts), 2))
+
+    monkeypatch.setattr("crossmatch.models.make_model", lambda name: Constant())
+    images = tmp_path / "pictures"
+    images.mkdir()
+    from PIL import Image
+
+    for name in GOOD:
+        Image.new("RGB", (4, 4)).save(images / f"{name}.png")
+    code, out, _ = crossmatch(*SCORE, "--metrics", "clip-score,ref-clip-score+prefix=", "--images", images, "-m", "mine", "--json")
+    found = json.loads(out)["good"]
+    assert code == 0
+    assert found["clip-score"]["value"] == pytest.approx(2.5)
+    assert "|prefix:A photo depicts|" in found["clip-score"]["signature"]
+    assert found["ref-clip-score+prefix="]["value"] == pytest.approx(2 * 2.5 / 3.5)
+
+
+def test_a_caption_is_explained(crossmatch, tmp_path, grounder):
+    from crossmatch.benchmarks import load_data
+
+    held = load_data("diorama/retrieval", size="tiny").collection
+    image = str(held.image_ids[0])
+    words = ("explain", "--grounder", grounder, "--caption", "A red dog.", "-o", "dog.png")
+    known = ("--references", "diorama/retrieval+size=tiny", "--id", image)
+    code, out, err = crossmatch(*words, *known, "--json")
+    assert code == 0
+    assert "saved dog.png" in err
+    assert (tmp_path / "dog.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(out)
+    assert len(found["caption"]) == len(found["references"]) == len(found["boxes"])
+    assert found["TIGEr"] == pytest.approx((found["RRS"] + found["WDS"]) / 2)
+    assert found["tau"] == 1.5
+    held.open_image(image).save(tmp_path / "scene.png")
+    code, out, _ = crossmatch(*words, "--image", "scene.png", "--json")
+    assert code == 0
+    assert len(json.loads(out)["boxes"]) == 14  # a picture without boxes has a grid of them
+    for wrong, message in (
+        ((), "one image was expected"),
+        (("--id", image), "say of which references"),
+        ((*known[:2], "--id", "nobody"), "image 'nobody' is not in diorama/retrieval+size=tiny"),
+        ((*known, "--metric", "bleu-1"), "bleu-1 looks at no regions"),
+        ((*known, "-o", "dog.txt"), "dog.txt should end in .png, .svg, .pdf"),
+        ((*known, "--grounder", "random"), "random does not ground texts in regions"),
+    ):
+        code, _, err = crossmatch(*words, *wrong)
+        assert code in (1, 2)
+        assert message in err
+        assert err.count("\n") == 1

@@ -100,7 +100,7 @@ def test_it_is_saved_as_its_name_ends(tmp_path):
     saved = save_grounding(figure, tmp_path / "new" / "dog.png")
     with Image.open(saved) as image:
         assert image.width > 800
-    with pytest.raises(WrongWords, match=r"dog\.doc should end in one of"):
+    with pytest.raises(WrongWords, match=r"dog\.doc should end in \.png"):
         save_grounding(figure, tmp_path / "dog.doc")
 
 
