@@ -147,7 +147,7 @@ def markdown(table: Table) -> str:
         names.append(" ".join(dict.fromkeys(w for w in (carried, lower if len(table.head) > 1 else "") if w)))
     rule = [":--" if n < table.stub else "--:" for n in range(len(names))]
     lines = ["| " + " | ".join(cells) + " |" for cells in (names, rule, *table.rows)]
-    return "\n".join([*lines, *(f"\n*{note}.*" for note in table.notes)])
+    return "\n".join([*lines, *(f"\n*{note.removesuffix('.')}.*" for note in table.notes)])
 
 
 def picture(report: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from crossmatch.captions.candidates import Candidates, preferred, rated, same, scored
+from crossmatch.captions.candidates import Candidates, preferred, rated, scored
+from crossmatch.captions.levels import answered, settled
 from crossmatch.captions.table import CaptionResult
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -17,12 +18,14 @@ from crossmatch.core.ratings import Preferences, Ratings
 from crossmatch.core.signature import protocol
 from crossmatch.metrics.concordance import COEFFICIENTS, correlations
 from crossmatch.metrics.dependent import FEWEST, williams
-from crossmatch.metrics.proportion import paired, share_of
-from crossmatch.metrics.significance import SAMPLES, Difference, Draws, compare_replicates, holm, interval
+from crossmatch.metrics.jackknife import LeftOut, jackknife
+from crossmatch.metrics.proportion import SIGNS, paired, share_of
+from crossmatch.metrics.significance import SAMPLES, Difference, holm
 
 COUNTED = ("each", "mean")
 TIES = {"wrong": 0.0, "half": 0.5, "right": 1.0}  # what a pair with equal scores counts
 EVERY = "mean"  # the name of the mean over groups
+JACKKNIFE = "Student's t from the jackknife over images"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +36,17 @@ class Gaps:
     low: FloatArray
     high: FloatArray
     p: FloatArray
-    floor: float = 0.0  # the smallest p that so many replicates can tell
+    test: str  # what gave p, in words
+    floor: float = 0.0  # the smallest p, before Holm's correction, that so many images can tell
 
 
 @dataclass(frozen=True, eq=False)
 class RatingAgreement:
     """Correlations of metrics with ratings; the axes of all arrays are metrics, coefficients, pairs of metrics and levels.
 
-    `gaps` come from the bootstrap over images, and hold for every coefficient. `t` and `t_p` are Williams' test, which is made for
+    `gaps` come from the jackknife over images, and hold for every coefficient. `t` and `t_p` are Williams' test, which is made for
     Pearson's r alone and takes captions as independent: it is what papers quote, and is too sure where captions share an image.
+    Its r are `williams_r`, with the mean rating of each caption, and not those in `values` unless ratings are counted so.
     """
 
     said: Ratings  # the candidates that were compared
@@ -53,11 +58,11 @@ class RatingAgreement:
     high: FloatArray
     pairs: IntArray  # (pairs, 2), positions of metrics
     gaps: Gaps  # of arrays (pairs, coefficients)
+    williams_r: FloatArray  # (metrics,): Pearson's r with the mean rating; NaN where all captions have the same one
     t: FloatArray  # (pairs,)
     t_p: FloatArray  # (pairs,), corrected by Holm
     freedom: int
     scores: FloatArray  # (metrics, candidates)
-    best: FloatArray  # (metrics,)
     levels: FloatArray  # the different ratings
     level_counts: IntArray  # (levels,), of single ratings
     level_means: FloatArray  # (metrics, levels): the mean score of captions with this rating
@@ -76,6 +81,7 @@ class RatingAgreement:
             "excluded": self.excluded,
             "left_out": self.left_out,
             "unreferenced": self.said.unreferenced,
+            "test": self.gaps.test,
             "metrics": {
                 metric: {name: _told(*numbers) for name, *numbers in zip(self.coefficients, *rows, strict=True)}
                 | {"signature": signature}
@@ -85,7 +91,12 @@ class RatingAgreement:
                 {
                     "first": self.metrics[a],
                     "second": self.metrics[b],
-                    "williams": {"t": round(float(self.t[n]), 4), "freedom": self.freedom, "p": float(self.t_p[n])},
+                    "williams": {
+                        "r": [_number(self.williams_r[a]), _number(self.williams_r[b])],
+                        "t": _number(self.t[n]),
+                        "freedom": self.freedom,
+                        "p": float(self.t_p[n]),
+                    },
                     **{name: _gap_told(self.gaps, (n, c)) for c, name in enumerate(self.coefficients)},
                 }
                 for n, (a, b) in enumerate(self.pairs.tolist())
@@ -109,7 +120,6 @@ class PreferenceAgreement:
     pairs: IntArray  # (pairs of metrics, 2)
     gaps: Gaps  # of arrays (pairs of metrics,), in the mean over groups
     scores: FloatArray  # (metrics, pairs, 2)
-    best: FloatArray
     signatures: tuple[str, ...]
     signature: str
 
@@ -118,6 +128,7 @@ class PreferenceAgreement:
         return {
             "signature": self.signature,
             "pairs": len(self.said),
+            "test": self.gaps.test,
             "metrics": {
                 metric: {
                     group: _told(*numbers) | {"ties": int(tied)}
@@ -168,10 +179,13 @@ def correlated(
 
     With `rating="each"` every single rating is an observation, so that a caption with three ratings counts three times, as in the
     literature; with `"mean"` a caption is one observation with its mean rating, which takes people's disagreement out and gives
-    higher numbers. Intervals are percentiles of the bootstrap over images; of a single image, or where less than half of the
-    replicates have a correlation, the interval is all there is. Williams' test is on the mean rating of each caption in either
-    case, since it asks for independent observations. Scores that differ by rounding alone are equal.
-    Source: anderson2016spice; jiang2019tiger, sec. 4.3 and 4.4; graham2014testing.
+    higher numbers. Intervals, and the p of the difference of two metrics, are from the jackknife over images with Student's t: each
+    image is left out in turn, or, of more images than `samples`, as many groups of them, dealt by the seed. Of a single image, or
+    where the captions without some image have no correlation, the interval is all there is. In simulations of 3 to 40 images it
+    held the truth in 91 % of cases or more, where percentiles of the bootstrap did in 57 % (tau-c, 3 images) to 95 %. Williams'
+    test is on the mean rating of each caption in either case, since it asks for independent observations. Scores that differ by
+    rounding alone are equal.
+    Source: anderson2016spice; jiang2019tiger, sec. 4.3 and 4.4; graham2014testing; kott2001delete.
 
     >>> captions = [("7", "a dog runs", [4, 3]), ("7", "two cats", [1, 1]), ("8", "a red car", [4, 4]), ("8", "a dog", [2, 1])]
     >>> said = Ratings.gathered("mine", captions, {"7": ["the dog runs", "a dog"], "8": ["a car", "the red car"]}, scale=(1, 4))
@@ -182,7 +196,7 @@ def correlated(
     if rating not in COUNTED:
         raise WrongWords(f"ratings are counted as {rating!r}; there are {' and '.join(COUNTED)}. Choose one.")
     if samples < 2:
-        raise WrongWords(f"{samples} replicates give no interval; take at least 2 (1000 is usual).")
+        raise WrongWords(f"{samples} groups of images give no interval; take at least 2 ({SAMPLES} is usual).")
     said, candidates = rated(said)
     results = scored(candidates, names, documents, images, **given)
     metrics, coefficients = tuple(results), COEFFICIENTS
@@ -193,20 +207,21 @@ def correlated(
     human = said.values if rating == "each" else said.mean
     _require_spread("people", human)
     cluster = np.unique(said.images, return_inverse=True)[1].ravel()
-    draws = Draws.of(cluster[each], samples, seed)
-    found = [correlations(human, values[each], draws, coefficients) for values in scores]
-    values, drawn = (np.stack([one[part] for one in found]) for part in (0, 1))
-    ends = np.array([[_interval(replicates, draws) for replicates in row] for row in drawn])
+    left = LeftOut.of(cluster[each], samples, seed)
+    found = [correlations(human, values[each], left, coefficients) for values in scores]
+    values, without = (np.stack([one[part] for one in found]) for part in (0, 1))
+    spans = [[jackknife(float(v), w) for v, w in zip(*row, strict=True)] for row in zip(values, without, strict=True)]
+    low, high = (np.array([[getattr(span, end) for span in row] for row in spans]) for end in ("low", "high"))
     pairs = np.array(list(combinations(range(len(metrics)), 2)), dtype=np.int64).reshape(-1, 2)
-    t, t_p, freedom = _williams(said.mean, scores, pairs)
+    r, t, t_p, freedom = _williams(said.mean, scores, pairs)
     levels, level = np.unique(said.values, return_inverse=True)
     counts = np.bincount(level.ravel())
     means = np.stack([np.bincount(level.ravel(), row[said.of]) / counts for row in scores])
     facts = {"data": said.digest, "ratings": rating, "equal": said.equal, "df": _documents(documents, given)}
     return RatingAgreement(
-        said, rating, metrics, coefficients, values, ends[..., 0], ends[..., 1], pairs, _tau_gaps(values, drawn, pairs, draws),
-        t, t_p, freedom, scores, _best(results), levels, counts, means, candidates.excluded, candidates.left_out,
-        _signatures(results), protocol("agreement", said.name, "", **facts, interval=f"images/{samples}", seed=seed),
+        said, rating, metrics, coefficients, values, low, high, pairs, _tau_gaps(values, without, pairs), r,
+        t, t_p, freedom, scores, levels, counts, means, candidates.excluded, candidates.left_out,
+        _signatures(results), protocol("agreement", said.name, "", **facts, interval=f"jackknife/images/{left.groups}", seed=seed),
     )  # fmt: skip
 
 
@@ -223,6 +238,8 @@ def accurate(
 
     A pair with equal scores is `wrong` (jiang2019tiger, sec. 4.3), `right` (anderson2016spice) or `half` right, which is what a
     coin would get. Scores that differ by rounding alone are equal. Intervals are Wilson's, with pairs of one image taken together.
+    Two metrics are compared by McNemar's exact test where there is one group, no two pairs share an image and no pair is half
+    right; else the signs of all differences of an image are turned around together (`gaps.test` says which).
 
     >>> pairs = [("a dog runs", "a cat"), ("a cat", "a red car")]
     >>> said = Preferences("mine", ["0", "1"], ["7", "8"], pairs, [["the dog runs"], ["a car"]], [0, 0], ["HI", "MM"])
@@ -236,10 +253,7 @@ def accurate(
     results = scored(found, names, documents, images, **given)
     metrics = tuple(results)
     scores = np.stack([result.scores.values.reshape(-1, 2) for result in results.values()])
-    first = said.preferred == 0
-    chosen, other = np.where(first, scores[..., 0], scores[..., 1]), np.where(first, scores[..., 1], scores[..., 0])
-    level = same(chosen, other)
-    right = np.where(level, TIES[ties], (chosen > other).astype(np.float64))
+    right, level = answered(scores, said.preferred, TIES[ties])
     cluster = np.unique(said.images, return_inverse=True)[1].ravel()
     groups, group = np.unique(said.groups, return_inverse=True)
     parts = [np.flatnonzero(group.ravel() == g) for g in range(len(groups))]
@@ -252,21 +266,13 @@ def accurate(
     return PreferenceAgreement(
         said, ties, metrics, (*groups.tolist(), EVERY), numbers[..., 0], numbers[..., 1], numbers[..., 2], tied,
         np.array([*(len(part) for part in parts), len(said)]), pairs, _gaps(apart),
-        scores, _best(results), _signatures(results), protocol("accuracy", said.name, "", **facts, interval="wilson/images"),
+        scores, _signatures(results), protocol("accuracy", said.name, "", **facts, interval="wilson/images"),
     )  # fmt: skip
 
 
 def _settled(results: dict[str, CaptionResult]) -> FloatArray:
-    """The scores of each metric (metrics, candidates), those that differ by rounding alone made equal to the lowest of them."""
-    rows = []
-    for result in results.values():
-        values = np.array(result.scores.values, dtype=np.float64)
-        order = np.argsort(values, kind="stable")
-        ascending = values[order]
-        first = np.flatnonzero(np.append(True, ~same(ascending[1:], ascending[:-1])))
-        values[order] = np.repeat(ascending[first], np.diff(np.append(first, len(values))))
-        rows.append(values)
-    return np.stack(rows)
+    """The scores of each metric (metrics, candidates), those that differ by rounding alone made equal."""
+    return np.stack([settled(result.scores.values) for result in results.values()])
 
 
 def _require_spread(whose: str, values: FloatArray) -> None:
@@ -277,51 +283,43 @@ def _require_spread(whose: str, values: FloatArray) -> None:
         )
 
 
-def _interval(replicates: FloatArray, draws: Draws) -> tuple[float, float]:
-    known = replicates[np.isfinite(replicates)]
-    return interval(known) if draws.clusters > 1 and 2 * len(known) >= len(replicates) else (-1.0, 1.0)
-
-
-def _tau_gaps(values: FloatArray, drawn: FloatArray, pairs: IntArray, draws: Draws) -> Gaps:
-    """By coefficient: both metrics in the same replicates."""
+def _tau_gaps(values: FloatArray, without: FloatArray, pairs: IntArray) -> Gaps:
+    """By coefficient: both metrics without the same images."""
     by_coefficient = [
-        _gaps([_gap(drawn[a, c], drawn[b, c], float(values[a, c] - values[b, c]), draws) for a, b in pairs])
+        _gaps([jackknife(float(values[a, c] - values[b, c]), without[a, c] - without[b, c], 2.0) for a, b in pairs], JACKKNIFE)
         for c in range(values.shape[1])
     ]
     value, low, high, p = (
         np.stack([getattr(one, name) for one in by_coefficient], axis=1) for name in ("value", "low", "high", "p")
     )
-    return Gaps(value, low, high, p, max(one.floor for one in by_coefficient))
+    return Gaps(value, low, high, p, JACKKNIFE, max(one.floor for one in by_coefficient))
 
 
-def _gap(first: FloatArray, second: FloatArray, value: float, draws: Draws) -> Difference:
-    known = np.isfinite(first) & np.isfinite(second)
-    if draws.clusters < 2 or 2 * known.sum() < len(known):
-        return Difference(value, -2.0, 2.0, 1.0)
-    return compare_replicates(second[known], first[known], value)
-
-
-def _gaps(apart: list[Difference]) -> Gaps:
+def _gaps(apart: list[Difference], test: str = "") -> Gaps:
+    """With the test over clusters where there is one: only that does not take the pairs of an image as independent."""
     value, low, high = np.array([(one.value, one.low, one.high) for one in apart]).reshape(-1, 3).T
-    return Gaps(value, low, high, np.array(holm([one.p for one in apart])), max((one.floor for one in apart), default=0.0))
+    p = holm([one.p if one.clustered is None else one.clustered for one in apart])
+    made = dict.fromkeys(one.test if one.clustered is None else SIGNS for one in apart)
+    return Gaps(value, low, high, np.array(p), test or "; ".join(made), max((one.floor for one in apart), default=0.0))
 
 
-def _williams(mean: FloatArray, scores: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, int]:
-    """t and Holm's p for each pair of metrics, by Pearson's r with the mean rating of each caption; nothing to tell from so few."""
+def _williams(mean: FloatArray, scores: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, int]:
+    """Pearson's r of each metric with the mean rating of each caption; t and Holm's p for each pair of metrics.
+
+    So few captions tell nothing: t = 0 and p = 1.
+    """
     n = len(mean)
-    if n < FEWEST or mean.min() == mean.max():
-        return np.zeros(len(pairs)), np.ones(len(pairs)), max(0, n - 3)
+    if mean.min() == mean.max():
+        return np.full(len(scores), np.nan), np.zeros(len(pairs)), np.ones(len(pairs)), max(0, n - 3)
     r = np.clip(np.corrcoef(np.vstack([mean, scores])), -1.0, 1.0)
+    if n < FEWEST:
+        return r[0, 1:], np.zeros(len(pairs)), np.ones(len(pairs)), max(0, n - 3)
     found = [williams(float(r[0, 1 + a]), float(r[0, 1 + b]), float(r[1 + a, 1 + b]), n) for a, b in pairs]
-    return np.array([one.t for one in found]), np.array(holm([one.p for one in found])), n - 3
+    return r[0, 1:], np.array([one.t for one in found]), np.array(holm([one.p for one in found])), n - 3
 
 
 def _documents(documents: str, given: dict[str, Any]) -> str:
     return documents if given.get("frequencies") is None else f"{given['frequencies'].digest}/{given['frequencies'].images}"
-
-
-def _best(results: dict[str, CaptionResult]) -> FloatArray:
-    return np.array([result.best for result in results.values()])
 
 
 def _signatures(results: dict[str, CaptionResult]) -> tuple[str, ...]:
@@ -334,3 +332,8 @@ def _gap_told(gaps: Gaps, at: int | tuple[int, int]) -> dict[str, float]:
 
 def _told(value: float, low: float, high: float) -> dict[str, float]:
     return {"value": round(float(value), 6), "low": round(float(low), 6), "high": round(float(high), 6)}
+
+
+def _number(value: float) -> float | None:
+    """Rounded; JSON has no infinity and no NaN."""
+    return round(float(value), 6) if np.isfinite(value) else None

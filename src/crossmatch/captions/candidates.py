@@ -109,7 +109,7 @@ def scored(
         raise WrongWords(f"documents are {documents!r}; there are {' and '.join(DOCUMENTS)}. Choose one.")
     names = list(names)
     weighs = any("frequencies" in one.metric.needs for one in chosen(names).values())
-    if weighs and documents == "images" and "frequencies" not in given:
+    if weighs and documents == "images" and given.get("frequencies") is None:
         given["frequencies"] = Frequencies.of(Corpus.of(dict.fromkeys(found.documents, ""), found.documents))
     if images is not None:
         opened = images

@@ -12,7 +12,7 @@ from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.pictures import Images, picture, written
 from crossmatch.captions.scores import Scores
 from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.progress import track
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _near_picture(
 ) -> FloatArray:
     """CLIP-S of each candidate. Pictures are opened batch by batch."""
     if not (weight > 0 and np.isfinite(weight)):
-        raise CrossmatchError(f"the weight is {weight}; a positive number was expected (CLIPScore has {WEIGHT}).")
+        raise WrongWords(f"the weight is {weight}; a positive number was expected (CLIPScore has {WEIGHT}).")
     names = [str(name) for name in corpus.ids]
     pictures = _unit(
         _embedded(lambda at: embedder.embed_images([picture(images, n) for n in names[at]]), len(names), batch, "pictures")

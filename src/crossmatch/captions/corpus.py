@@ -83,6 +83,7 @@ class Corpus:
             if not isinstance(text, str):
                 raise CrossmatchError(f"a caption of {i!r} is {text!r:.60}; a text was expected. Mend it.")
             if text not in known:
+                require_unicode(text, i)
                 known[text] = tokens(text)
             return known[text]
 
@@ -164,6 +165,16 @@ class Corpus:
         """
         words = self.words[grams.place[:, None] + np.arange(grams.n)].tolist()
         return [" ".join([self.vocabulary[word] for word in gram]) for gram in words]
+
+
+def require_unicode(text: str, whose: str) -> None:
+    """Refuse half of a surrogate pair, which json can hold, and which no file or model can take."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CrossmatchError(
+            f"a caption of {whose!r} has {text[error.start]!a} at place {error.start}, which is no character. Mend it: {text!a:.60}"
+        ) from None
 
 
 def _orders(words: IntArray, begin: IntArray, image: IntArray, vocabulary: int) -> Iterator[Grams]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 from crossmatch.captions.corpus import Corpus, Grams
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.whole import whole_file
 
 FORMAT = 1
 
@@ -57,7 +57,7 @@ class Frequencies:
         """Into one npz file."""
         texts = np.frombuffer("\n".join(self.counts).encode(), dtype=np.uint8)
         counts = np.fromiter(self.counts.values(), dtype=np.int64, count=len(self.counts))
-        with Path(path).open("wb") as file:
+        with whole_file(Path(path)) as file:
             np.savez_compressed(file, format=FORMAT, images=self.images, grams=texts, counts=counts)
 
     @classmethod
@@ -65,20 +65,26 @@ class Frequencies:
         """From a file that `save` wrote."""
         if not Path(path).is_file():
             raise CrossmatchError(
-                f"{path} is not there; a file of document frequencies was expected. Make it with Frequencies.save."
+                f"{path} is not there; a file of document frequencies was expected. Make it: crossmatch captions frequencies "
+                f"REFERENCES -o {path}"
             )
         try:
             with np.load(path, allow_pickle=False) as kept:
                 if int(kept["format"]) != FORMAT:
                     raise CrossmatchError(f"{path} has format {int(kept['format'])}; {FORMAT} was expected. Save it again.")
-                texts, counts = kept["grams"].tobytes().decode(), kept["counts"].tolist()
-                return cls(int(kept["images"]), dict(zip(texts.split("\n") if texts else [], counts, strict=True)))
-        except (KeyError, OSError, EOFError, UnicodeDecodeError, zipfile.BadZipFile) as error:
-            raise CrossmatchError(f"{path} cannot be read as document frequencies ({error}). Save it again.") from error
+                images, texts, counts = (kept[name] for name in ("images", "grams", "counts"))
+            if counts.ndim != 1 or (len(counts) and not (counts.min() >= 1 and counts.max() <= int(images))):
+                raise ValueError("a count is not between 1 and the number of images")
+            grams = texts.tobytes().decode()
+            return cls(int(images), dict(zip(grams.split("\n") if grams else [], counts.tolist(), strict=True)))
         except CrossmatchError:
             raise
-        except ValueError as error:  # not an npz at all, or two lists of unequal length
-            raise CrossmatchError(f"{path} cannot be read as document frequencies ({error}). Save it again.") from error
+        except Exception as error:  # a damaged file can fail anywhere inside of its reader
+            said = "it is no npz file" if "pickle" in str(error) else str(error) or type(error).__name__
+            raise CrossmatchError(
+                f"{path} cannot be read as document frequencies ({said}). Make it again: crossmatch captions frequencies "
+                f"REFERENCES -o {path}"
+            ) from error
 
     def among(self, corpus: Corpus, grams: Grams) -> IntArray:
         """Of each n-gram of a corpus: its frequency here."""

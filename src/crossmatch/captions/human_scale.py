@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossmatch.captions.candidates import same
+from crossmatch.captions.levels import runs
 from crossmatch.core.arrays import FloatArray, require_finite
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.proportion import Share, share_of
@@ -21,7 +21,6 @@ class HumanScale:
 
     levels: FloatArray  # (L,), ascending
     parts: FloatArray  # (N, L): how much of each caption is put into each level; rows sum to 1
-    starts: FloatArray  # (L,): the lowest score with a part in each level
     differences: FloatArray  # (D,), mapped minus people's, ascending
     shares: FloatArray  # (D,), of all ratings
     unrelated: FloatArray  # (D,), the shares that a metric would have that knows nothing but the distribution
@@ -77,8 +76,7 @@ def human_scale(
     )
     cluster = np.arange(len(said)) if image is None else np.unique(image, return_inverse=True)[1].ravel()
     exact, near = (share_of((parts * hit).sum(axis=1), cluster) for hit in (off == 0, np.abs(off) <= ONE))
-    starts = np.array([given[parts[:, level] > 0].min(initial=np.inf) for level in range(len(levels))])
-    return HumanScale(levels, parts, starts, differences, shares, unrelated, exact, near)
+    return HumanScale(levels, parts, differences, shares, unrelated, exact, near)
 
 
 def _distribution(said: FloatArray, distribution: Mapping[float, float] | None) -> tuple[FloatArray, FloatArray]:
@@ -98,7 +96,7 @@ def _distribution(said: FloatArray, distribution: Mapping[float, float] | None) 
 def _parts(scores: FloatArray, ends: FloatArray) -> FloatArray:
     """How much of each caption falls between each two of the ends, equal scores sharing alike."""
     order = np.argsort(scores, kind="stable")
-    first = np.flatnonzero(np.append(True, ~same(scores[order][1:], scores[order][:-1])))
+    first = runs(scores[order])
     last = np.append(first[1:], len(scores))
     low, high = (at[:, None] / len(scores) for at in (first, last))
     overlap = np.minimum(high, np.append(ends[1:-1], 1.0)) - np.maximum(low, ends[:-1])

@@ -14,7 +14,7 @@ from crossmatch.captions.scores import replicates
 from crossmatch.captions.table import CaptionResult, score
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.metrics.significance import SAMPLES, Difference, Draws, compare_replicates, holm, interval
+from crossmatch.metrics.significance import SAMPLES, Difference, Draws, compare_clusters, holm, interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def judge(name: str, corpus: Corpus, metrics: Iterable[str], samples: int = SAMP
     0.778539
     """
     results = score(corpus, metrics, **given)
-    draws = Draws.of(np.arange(len(corpus)), samples, seed)
+    draws = Draws.of(np.argsort(np.argsort(corpus.ids)), samples, seed)  # by id: the order of a file is of no account
     return Judged(name, corpus, results, {name: replicates(result.scores, draws) for name, result in results.items()})
 
 
@@ -81,16 +81,17 @@ def compare(judged: Sequence[Judged]) -> list[Compared]:
                 f"{first.name} and {other.name} caption different images ({len(first.corpus):,} and {len(other.corpus):,}), or in "
                 "another order; only the same images can be compared. Score the images that both have."
             )
-    found = [
-        (other, metric, compare_replicates(first.drawn[metric], other.drawn[metric], _value(other, metric) - _value(first, metric)))
-        for other in others
-        for metric in first.results
-    ]
+    found = [(other, metric, _apart(first, other, metric)) for other in others for metric in first.results]
     corrected = holm([difference.p for _, _, difference in found])
     return [
         Compared(first.name, other.name, metric, difference, p, min(1.0, len(found) * difference.floor))
         for (other, metric, difference), p in zip(found, corrected, strict=True)
     ]
+
+
+def _apart(first: Judged, other: Judged, metric: str) -> Difference:
+    value = _value(other, metric) - _value(first, metric)
+    return compare_clusters(first.drawn[metric], other.drawn[metric], value, len(first.corpus))
 
 
 def _value(judged: Judged, metric: str) -> float:

@@ -1,4 +1,4 @@
-"""What people said of captions, from the files of three published studies and from a table of one's own.
+"""What people said of captions, from the files of three published studies.
 
 The files lie in the data folder, as `crossmatch captions agree --judgements NAME` expects them:
 
@@ -12,8 +12,7 @@ The files lie in the data folder, as `crossmatch captions agree --judgements NAM
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ from crossmatch.core.files import read_json
 from crossmatch.core.places import data_folder
 from crossmatch.core.ratings import Preferences, Ratings
 
-References = Mapping[str, Sequence[str]]
 FLICKR8K, KARPATHY = "judgements/flickr8k.json", "coco/karpathy_test_captions.tsv"
-IMAGE, CAPTION, RATING = ("image_id", "image", "id"), ("caption", "candidate", "text"), ("rating", "score")
 
 
 @dataclass(frozen=True)
@@ -137,42 +134,6 @@ def study(name: str, root: Path | None = None) -> Ratings | Preferences:
                 f"{'coco' if file.startswith('coco') else 'judgements'} --from FOLDER"
             )
     return known[name].read(*(root / file for file in known[name].files))
-
-
-def table(path: Path, references: References, *, equal: str = "leave-out", scale: tuple[float, float] | None = None) -> Ratings:
-    """Ratings from a csv or tsv with the columns image_id, caption and rating, one row for each rating.
-
-    Several rows with the same image and caption are several people's ratings of one candidate. A candidate that is one of its
-    image's references is compared with the others.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise CrossmatchError(f"{path} is not there; a csv with the columns image_id, caption and rating was expected.") from None
-    except UnicodeDecodeError as error:
-        raise CrossmatchError(f"{path} is not UTF-8 ({error}). Save it as UTF-8.") from error
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-    there = {name.strip().lower(): name for name in rows.fieldnames or ()}
-    columns = []
-    for names in (IMAGE, CAPTION, RATING):
-        found = next((there[name] for name in names if name in there), None)
-        if found is None:
-            raise CrossmatchError(
-                f"{path} has the columns {', '.join(there) or 'none'}; {names[0]} is missing. "
-                "Give image_id, caption and rating, one row for each rating."
-            )
-        columns.append(found)
-    said: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        image, caption, rating = (row[name] for name in columns)
-        where = f"{path} line {rows.line_num}"
-        if image is None or not image.strip() or caption is None:
-            raise CrossmatchError(f"{where} has no image or no caption; both were expected. Mend the row, or remove it.")
-        said.setdefault((image.strip(), caption), []).append(_number(rating, f"{where}, image {image.strip()!r}"))
-    rated = [(image, caption, values) for (image, caption), values in said.items()]
-    images = dict.fromkeys(image for image, _, _ in rated)
-    kept = {image: references[image] for image in images if image in references}
-    return Ratings.gathered(path.stem, rated, kept, scale=scale, equal=equal)
 
 
 def _number(text: Any, where: str) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -124,20 +125,29 @@ def paraphrases() -> Paraphrases:
     """The table of paraphrases, from the cache or made anew. Where the cache cannot be written, it is made for every process."""
     packed = _place(PARAPHRASES)
     kept = cache_file()
-    with suppress(OSError, ValueError, EOFError):  # not there, or cut short
-        return _unpacked(np.load(kept, mmap_mode="r"))
+    with suppress(OSError, ValueError, EOFError):  # not there, cut short or damaged
+        return _unpacked(_sealed(np.load(kept, mmap_mode="r", allow_pickle=False)))
     whole = _compiled(packed)
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(kept) as file:
-            np.save(file, whole)
+            np.save(file, np.append(whole, np.uint64(zlib.crc32(whole.data))))
     return _unpacked(whole)
+
+
+def _sealed(kept: Any) -> HashArray:
+    """An array without its last number, which must be the checksum of the others."""
+    if not isinstance(kept, np.ndarray) or kept.dtype != np.uint64 or kept.ndim != 1 or len(kept) < 2:
+        raise ValueError("not a table of paraphrases")
+    if zlib.crc32(kept[:-1].data) != int(kept[-1]):
+        raise ValueError("damaged")
+    return kept[:-1]
 
 
 def cache_file() -> Path:
     """Where the hashes of the paraphrases are kept."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return folder / "crossmatch" / "meteor" / f"paraphrases-{str(PARAPHRASES.sha256)[:8]}-1.npy"
+    return folder / "crossmatch" / "meteor" / f"paraphrases-{str(PARAPHRASES.sha256)[:8]}-2.npy"
 
 
 def _place(file: DataFile) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,15 @@ from crossmatch.captions.alternatives import (
     put,
     taken_apart,
 )
-from crossmatch.captions.candidates import same
 from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.frequencies import Frequencies
-from crossmatch.captions.reference_curve import above
+from crossmatch.captions.levels import answered
+from crossmatch.captions.remembered import ground_ahead, remembered
 from crossmatch.captions.table import chosen, score
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.presented import uniform
+from crossmatch.core.signature import protocol
 from crossmatch.metrics.proportion import Share, share_of_alike
 
 CHANCE = 0.5  # of a metric that sees nothing and never gives two captions the same score
@@ -63,6 +66,18 @@ class Noticed:
     right: Share
     ties: float  # share of the probes with equal scores: wrong, too
     probes: int
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What all metrics notice, the scorer that sees nothing last, and how the numbers came about."""
+
+    rows: tuple[Noticed, ...]
+    signatures: Mapping[str, str]  # of each metric
+    signature: str
+
+    def as_json(self) -> dict[str, object]:
+        return {"signature": self.signature, "metrics": dict(self.signatures), "rows": [asdict(row) for row in self.rows]}
 
 
 def probes(
@@ -130,43 +145,82 @@ def _probe(
 
 
 def sensitivity(
-    given_probes: Sequence[Probe], names: Iterable[str], frequencies: Frequencies | None = None, **given: Any
-) -> list[Noticed]:
+    given_probes: Sequence[Probe],
+    names: Iterable[str],
+    frequencies: Frequencies | None = None,
+    *,
+    held: Mapping[str, Sequence[str]] | None = None,
+    study: str = "captions",
+    facts: Mapping[str, object] | None = None,
+    **given: Any,
+) -> Sensitivity:
     """For each metric and component, and for each kind of property, how often the near candidate scores strictly higher.
 
     Equal scores are wrong, and metrics that compare words give them often: a word that no reference has is as wrong as any other.
     CIDEr weighs such words by their document frequency, and so has a favourite all the same. What that is worth is told by the last
     rows, of a scorer that prefers the more frequent word: the frequencies of near and far are alike, but not equal everywhere.
-    Document frequencies, if none are given, are those of the references of the probes, each probe a document.
-    Source: jiang2019tiger, sec. 4.6 and fig. 7.
+    Document frequencies, if none are given, are those of the captions of each image, every image counting once: of all captions
+    that are `held`, or of those that its probes name. Source: jiang2019tiger, sec. 4.6 and fig. 7.
 
     >>> words = ("man", "guy", "bus", "narrower", (3, 4))
     >>> probe = Probe("7", "object", "", "a man", *words, "a guy", "a bus", ("the guy", "a person"))
-    >>> [(row.metric, row.component, row.right.value, row.ties) for row in sensitivity([probe], ["bleu-1", "bleu-2"])]
+    >>> found = sensitivity([probe], ["bleu-1", "bleu-2"])
+    >>> [(row.metric, row.component, row.right.value, row.ties) for row in found.rows]
     [('bleu-1', 'object', 1.0, 0.0), ('bleu-2', 'object', 1.0, 0.0), ('word frequency', 'object', 0.0, 0.0)]
+    >>> found.signature
+    'sensitivity|captions|data:...|ties:wrong|df:images|probes:1|words:wordnet-3.0|v...'
     """
     if not given_probes:
         raise CrossmatchError("there are no probes; images with at least two captions were expected, in whole sentences.")
-    wanted = list(chosen(names))
+    wanted = chosen(names)
     rows = {f"{n}/{which}": probe for n, probe in enumerate(given_probes) for which in ("near", "far")}
     corpus = Corpus.of(
         {i: probe.near if i.endswith("near") else probe.far for i, probe in rows.items()},
         {i: probe.references for i, probe in rows.items()},
     )
-    if frequencies is None and len(given_probes) > 1:
-        frequencies = Frequencies.of(corpus)
+    df = "images" if frequencies is None else f"{frequencies.digest}/{frequencies.images}"
+    if frequencies is None and any("frequencies" in one.metric.needs for one in wanted.values()):
+        documents = held or _held(given_probes)
+        frequencies = Frequencies.of(Corpus.of(dict.fromkeys(documents, ""), documents))
+    given = remembered(given)
+    ground_ahead(given, wanted, lambda: _said(given_probes))
     if (opened := given.get("images")) is not None:
         given = {**given, "images": lambda i: opened(rows[i].image)}
     results = score(corpus, wanted, frequencies=frequencies, **given)
     scores = {name: results[name].scores.values.reshape(-1, 2) for name in wanted}
     scores[BLIND] = np.array([probe.times for probe in given_probes], dtype=np.float64)
     parts = _parts(given_probes)
-    return [_noticed(name, component, kind, both[at]) for name, both in scores.items() for (component, kind), at in parts.items()]
+    found = [_noticed(name, component, kind, both[at]) for name, both in scores.items() for (component, kind), at in parts.items()]
+    said = dict(facts) if facts is not None else {"data": _digest(given_probes)}
+    told = {**said, "ties": "wrong", "df": df, "probes": len(given_probes), "words": "wordnet-3.0"}
+    signatures = {name: results[name].signature for name in wanted}
+    return Sensitivity(tuple(found), signatures, protocol("sensitivity", study, "", **told))
+
+
+def _held(given_probes: Sequence[Probe]) -> dict[str, list[str]]:
+    """The captions of each image, as far as its probes name them."""
+    held: dict[str, dict[str, None]] = {}
+    for probe in given_probes:
+        held.setdefault(probe.image, {}).update(dict.fromkeys((probe.source, *probe.references)))
+    return {image: list(texts) for image, texts in held.items()}
+
+
+def _said(given_probes: Sequence[Probe]) -> dict[str, list[str]]:
+    """All texts that are compared, by image."""
+    said: dict[str, list[str]] = {}
+    for probe in given_probes:
+        said.setdefault(probe.image, []).extend([probe.near, probe.far, *probe.references])
+    return said
+
+
+def _digest(given_probes: Sequence[Probe]) -> str:
+    """Eight signs that tell these probes from others."""
+    return hashlib.sha256(json.dumps([asdict(probe) for probe in given_probes]).encode()).hexdigest()[:8]
 
 
 def _noticed(name: str, component: str, kind: str, both: FloatArray) -> Noticed:
-    right, equal = above(both[:, 0], both[:, 1]), same(both[:, 0], both[:, 1])
-    return Noticed(name, component, kind, share_of_alike(int(right.sum()), len(both)), float(equal.mean()), len(both))
+    right, level = answered(both, np.zeros(len(both), dtype=np.int64), 0.0)
+    return Noticed(name, component, kind, share_of_alike(int(right.sum()), len(both)), float(level.mean()), len(both))
 
 
 def _parts(given_probes: Sequence[Probe]) -> dict[tuple[str, str], list[int]]:

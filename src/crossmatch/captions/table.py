@@ -26,7 +26,7 @@ Facts = tuple[tuple[str, object], ...]
 # What a metric may need beyond the corpus, and how to give it. CIDEr does without frequencies: it counts the references'.
 GIVEN = {
     "frequencies": "document frequencies (--frequencies FILE)",
-    "images": "the pictures (--images FOLDER, or --data diorama)",
+    "images": "the pictures (--images FOLDER, or a task as --references)",
     "embedder": "a model that embeds images and texts (--model NAME)",
     "grounder": "a model that grounds texts in regions (--grounder FOLDER)",
 }
@@ -139,11 +139,13 @@ def chosen(names: Iterable[str]) -> dict[str, Asked]:
 def _options(metric: CaptionMetric, given: list[str]) -> Facts:
     """The options of a metric, with what was given in place of the defaults."""
     values = dict(metric.options)
-    for words in given:
+    for n, words in enumerate(given):
         key, _, text = words.partition("=")
         if key not in values:
             there = ", ".join(values) or "no options"
             raise WrongWords(f"{metric.family} has no option {key!r}; there are {there}. Write it as in cider-d+sigma=4.")
+        if words.partition("=")[0] in (one.partition("=")[0] for one in given[:n]):
+            raise WrongWords(f"{metric.family} was given {key} twice. Keep one.")
         values[key] = _value(metric.family, key, text, values[key])
     return tuple(values.items())
 

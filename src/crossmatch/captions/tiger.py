@@ -121,7 +121,7 @@ def wds(candidate: FloatArray, reference: FloatArray, tau: float = TAU) -> Float
     array([0.5   , 0.3879, 0.    ])
     """
     if not (tau > 0 and np.isfinite(tau)):
-        raise CrossmatchError(f"tau is {tau}; a positive number was expected (the released code has {TAU}).")
+        raise WrongWords(f"tau is {tau}; a positive number was expected (the released code has {TAU}).")
     known = _known(candidate, reference)
     log_q, log_p = (log_softmax(np.where(known, s, -np.inf), axis=1) for s in (candidate, reference))
     apart = np.where(known, log_p, 0.0) - np.where(known, log_q, 0.0)

@@ -220,6 +220,9 @@ def doctor() -> None:
 
 def main() -> None:
     """Run, and turn every foreseeable failure into one line and an exit code: 1 the work failed, 2 the words were wrong."""
+    for stream in (sys.stdout, sys.stderr):  # a pipe that cannot show τ shows ?
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     try:
         code = cli.main(prog_name="crossmatch", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,11 @@ from crossmatch.cli.captions import (
     METRICS,
     MODEL,
     REFERENCES,
-    SAMPLES,
     SEED,
     load_embedder,
     load_grounder,
     named,
+    names_of,
     references_of,
 )  # fmt: skip
 from crossmatch.core.errors import WrongWords
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
     from crossmatch.core.ratings import Preferences, Ratings
     from crossmatch.report.analysis_page import Panel
     from crossmatch.report.tables import Table
+
+
+GROUPS = click.option("--groups", "samples", type=click.IntRange(2, 100_000), default=1000, show_default=True,
+                      help="Groups of images that are left out in turn for the intervals, at most.")  # fmt: skip
 
 
 @click.command("agree")
@@ -55,13 +58,14 @@ if TYPE_CHECKING:
 @MODEL
 @GROUNDER
 @click.option("-o", "--output", type=FILE, help="Write a page with tables and pictures (.html).")
-@SAMPLES
+@GROUPS
 @SEED
 @JSON
 def agree_command(judgements: str, metrics: str, words: str | None, images: Path | None, output: Path | None, as_json: bool,
                   **options: Any) -> None:  # fmt: skip
     """How well each metric agrees with people: correlation with ratings, accuracy on preferences, with intervals and tests."""
     from crossmatch.captions.agree import agree
+    from crossmatch.captions.remembered import remembered
     from crossmatch.captions.table import chosen
     from crossmatch.report import agreement as report
     from crossmatch.report.captions import write_captions_page
@@ -71,7 +75,10 @@ def agree_command(judgements: str, metrics: str, words: str | None, images: Path
     chosen(names)
     if output is not None and output.suffix.lower() != ".html":
         raise WrongWords(f"{output} should end in .html. Name the page so.")
-    studies = [_study(name, words) for name in named(judgements)]
+    asked = named(judgements)
+    studies = [_study(name, called, words) for name, called in zip(asked, names_of([Path(name) for name in asked]), strict=True)]
+    if options["scale"] and not any(hasattr(said, "values") for said in studies):
+        raise WrongWords("--scale is for ratings; these are preferences. Leave it out, or name a study of ratings.")
     if not studies:
         raise WrongWords("no study was named. Name some: --judgements flickr8k-expert,pascal-50s")
     models = {
@@ -83,13 +90,13 @@ def agree_command(judgements: str, metrics: str, words: str | None, images: Path
     tables, panels, told, signatures = list[Any](), list[Any](), dict[str, Any](), list[str]()
     for said in studies:
         opener = _pictures(images, said)
-        found = agree(said, names, images=opener, **shared, **given)
-        pictured = {**given, **({"images": opener} if opener else {})}
+        pictured = remembered({**given, **({"images": opener} if opener else {})})
+        found = agree(said, names, **shared, **pictured)
         more = _more(found, names, options, pictured)
         tables += [*report.agreement_tables(found), *more[0]]
         panels += [*report.agreement_panels(found), *more[1]] if output else []
         told[said.name] = found.as_json() | more[2]
-        signatures += [found.signature, *found.signatures]
+        signatures += [found.signature, *found.signatures, *more[3]]
     click.echo(json.dumps(told, indent=1, allow_nan=False) if as_json else "\n\n".join(map(as_text, tables)))
     if output:
         lead = ", ".join(said.name for said in studies)
@@ -97,15 +104,19 @@ def agree_command(judgements: str, metrics: str, words: str | None, images: Path
         click.echo(f"saved {page}", err=True)
 
 
-def _study(name: str, words: str | None) -> Ratings | Preferences:
-    from crossmatch.captions.judgements import study, table
+def _study(name: str, called: str, words: str | None) -> Ratings | Preferences:
+    from crossmatch.benchmarks.formats.caption_files import read_ratings
+    from crossmatch.captions.judgements import study
+    from crossmatch.core.ratings import Ratings
 
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".tsv"):
         return study(name)
     if words is None:
         raise WrongWords(f"{name} has ratings of captions; say what they are compared with: --references FILE")
-    return table(path, references_of(words)[0])
+    rated, (references, _) = read_ratings(path), references_of(words)
+    kept = {image: references[image] for image in dict.fromkeys(image for image, _, _ in rated) if image in references}
+    return Ratings.gathered(called, rated, kept)
 
 
 def _pictures(images: Path | None, said: Ratings | Preferences) -> Callable[[str], Image] | None:
@@ -116,25 +127,27 @@ def _pictures(images: Path | None, said: Ratings | Preferences) -> Callable[[str
 
 def _more(
     found: RatingAgreement | PreferenceAgreement, names: list[str], options: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[list[Table], list[Panel], dict[str, Any]]:
-    """Tables, pictures and plain numbers of what was asked for beyond the agreement itself."""
+) -> tuple[list[Table], list[Panel], dict[str, Any], list[str]]:
+    """Tables, pictures, plain numbers and signatures of what was asked for beyond the agreement itself."""
     from crossmatch.captions import beyond
     from crossmatch.captions.agree import RatingAgreement
     from crossmatch.report import agreement as report
 
-    tables, panels, told = list[Any](), list[Any](), dict[str, Any]()
+    tables, panels, told, signatures = list[Any](), list[Any](), dict[str, Any](), list[str]()
     name, seed = found.said.name, options["seed"]
     if options["curve"]:
-        rated = isinstance(found, RatingAgreement)
-        points = beyond.by_references(found.said, names, options["draws"], seed, **given)
-        tables.append(report.curve_table(points, name, rated))
-        panels += report.more_panels(points, correlation=rated)
-        told["curve"] = [asdict(point) for point in points]
+        rules = {key: options[key] for key in ("ties", "rating", "documents")}
+        curve = beyond.by_references(found.said, names, options["draws"], seed, **rules, **given)
+        tables.append(report.curve_table(curve, name))
+        panels += report.more_panels(curve)
+        told["curve"] = curve.as_json()
+        signatures.append(curve.signature)
     if options["sensitivity"]:
         noticed = beyond.by_words(found.said, names, seed, **given)
-        tables.append(report.sensitivity_table(noticed, name))
-        panels += report.more_panels(noticed=noticed)
-        told["sensitivity"] = [asdict(row) for row in noticed]
+        tables.append(report.sensitivity_table(noticed.rows, name))
+        panels += report.more_panels(noticed=noticed.rows)
+        told["sensitivity"] = noticed.as_json()
+        signatures += [noticed.signature, *noticed.signatures.values()]
     if options["scale"] and isinstance(found, RatingAgreement):
         scales = beyond.on_their_scale(found)
         tables.append(report.scale_table(scales, name))
@@ -142,4 +155,4 @@ def _more(
         told["scale"] = {
             metric: {"exact": one.exact.value, "within_one": one.within_one.value, "off": one.off} for metric, one in scales.items()
         }
-    return tables, panels, told
+    return tables, panels, told, signatures

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 METRICS = "bleu,rouge-l,cider-d"
-SAMPLES = click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
+SAMPLES = click.option("--samples", type=click.IntRange(2, 1_000_000), default=1000, show_default=True, help="Bootstrap samples.")
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of whatever is drawn.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 IMAGES = click.option("--images", type=click.Path(path_type=Path, file_okay=False), help="Folder of the pictures, named by id.")
@@ -66,11 +66,16 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
     names = named(metrics)
     asked = chosen(names)  # refuses before any work
     by = page.sorted_by(list(asked), by)
-    if output is not None and output.suffix.lower() != ".html":
-        raise WrongWords(f"{output} should end in .html. Values go to a csv: --per-caption FILE.csv")
+    for place, ending in ((output, ".html"), (per_caption, ".csv")):
+        if place is not None and place.suffix.lower() != ending:
+            raise WrongWords(f"{place} should end in {ending}: a page is -o FILE.html, values are --per-caption FILE.csv")
+    if per_caption is not None and per_caption.resolve() in [place.resolve() for place in (*files, Path(words))]:
+        raise WrongWords(f"{per_caption} is read, and would be overwritten by --per-caption. Name another file.")
     references, opener = references_of(words)
-    sets = {path: read_candidates(path) for path in files}
-    ids = dict.fromkeys(image for candidates in sets.values() for image in candidates)
+    if frequencies and not any("frequencies" in one.metric.needs for one in asked.values()):
+        raise WrongWords(f"--frequencies are for cider and cider-d, which were not asked for: --metrics {metrics},cider-d")
+    sets = [read_candidates(path) for path in files]
+    ids = dict.fromkeys(image for candidates in sets for image in candidates)
     opener = pictures_in(images, ids) if images else opener
     given = {
         "frequencies": Frequencies.load(frequencies) if frequencies else None,
@@ -78,10 +83,10 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
         "embedder": load_embedder(model) if model else None,
         "grounder": load_grounder(grounder) if grounder else None,
     }
-    shown = _names(files)
+    shown = names_of(files)
     judged = [
-        judge(name, _corpus(candidates, references, partial, leave_one_out), names, samples, seed, **given)
-        for name, candidates in zip(shown, sets.values(), strict=True)
+        judge(name, _corpus(path, candidates, references, partial, leave_one_out), names, samples, seed, **given)
+        for name, path, candidates in zip(shown, files, sets, strict=True)
     ]
     table = page.scores_table(judged)
     if as_json:
@@ -148,10 +153,12 @@ def explain_command(caption: str, picture: Path | None, name: str | None, words:
     """Draw in which regions of an image a caption is grounded, beside its references (TIGEr, Figures 1 and 6)."""
     from crossmatch.benchmarks.formats.caption_files import pictures_in
     from crossmatch.benchmarks.formats.gathered import decoded
+    from crossmatch.captions.corpus import require_unicode
     from crossmatch.captions.table import chosen
     from crossmatch.report.grounding import explained, grounding_figure, require_kind, save_grounding
 
     require_kind(output)
+    require_unicode(caption, "--caption")
     asked = next(iter(chosen([metric]).values()))
     if asked.metric.family != "tiger":
         raise WrongWords(f"{metric} looks at no regions; tiger does. Ask for it: --metric tiger")
@@ -196,7 +203,7 @@ def frequencies_command(references: str, output: Path) -> None:
     from crossmatch.captions.corpus import Corpus
     from crossmatch.captions.frequencies import Frequencies
 
-    if output.suffix != ".npz":
+    if output.suffix.lower() != ".npz":
         raise WrongWords(f"{output} should end in .npz. Name the file so.")
     said, _ = references_of(references)
     found = Frequencies.of(Corpus.of(dict.fromkeys(said, ""), said))
@@ -211,10 +218,13 @@ def references_of(words: str) -> tuple[dict[str, list[str]], Callable[[str], Ima
     from crossmatch.benchmarks.formats.caption_files import read_references
 
     path = Path(words)
+    if not words.strip():
+        raise WrongWords("no references were named. Give a file, a task, or collection:FOLDER.")
     if path.is_file():
         return read_references(path), None
-    if path.suffix.lower() in (".json", ".jsonl", ".csv", ".tsv"):
-        raise CrossmatchError(f"{words} is not there. Give a file of references, a task, or collection:FOLDER.")
+    if path.suffix.lower() in (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt"):
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise CrossmatchError(f"{words} {what}. Give a file of references, a task, or collection:FOLDER.")
     collection = getattr(load_data(f"collection:{words}" if path.is_dir() else words), "collection", None)
     if collection is None:
         raise WrongWords(f"{words} has no images with captions of their own. Give a file of references or collection:FOLDER.")
@@ -224,22 +234,30 @@ def references_of(words: str) -> tuple[dict[str, list[str]], Callable[[str], Ima
     return found, collection.open_image
 
 
-def _corpus(candidates: Mapping[str, str], references: Mapping[str, list[str]], partial: bool, leave_one_out: bool) -> Corpus:
+def _corpus(
+    path: Path, candidates: Mapping[str, str], references: Mapping[str, list[str]], partial: bool, leave_one_out: bool
+) -> Corpus:
     from crossmatch.captions.corpus import Corpus
     from crossmatch.captions.leave_out import leave_own_out
 
     kept = {image: texts for image, texts in references.items() if image in candidates} if partial else dict(references)
-    return Corpus.of(candidates, leave_own_out(candidates, kept) if leave_one_out else kept)
+    try:
+        return Corpus.of(candidates, leave_own_out(candidates, kept) if leave_one_out else kept)
+    except CrossmatchError as error:
+        some = not partial and any(image in candidates for image in references)
+        hint = " Or score the images that have a candidate: --partial" if some and len(kept) > len(candidates) else ""
+        raise CrossmatchError(f"{path}: {error}{hint}") from None
 
 
 def named(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def _names(files: Sequence[Path]) -> list[str]:
-    """What sets of candidates are called: the file without folder and ending, or the whole path where that is not enough."""
-    stems = [path.stem for path in files]
-    return stems if len(set(stems)) == len(stems) else [str(path) for path in files]
+def names_of(files: Sequence[Path]) -> list[str]:
+    """What files are called: without folder and ending, or the whole path where that is not enough; the same file is numbered."""
+    stems, paths = [path.stem for path in files], [str(path) for path in files]
+    names = stems if len(set(stems)) == len(stems) else paths
+    return [name if name not in names[:n] else f"{name} ({names[:n].count(name) + 1})" for n, name in enumerate(names)]
 
 
 def load_embedder(name: str) -> object:

@@ -26,6 +26,11 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     ...     [(p.name, p.read_text()) for p in Path(folder).iterdir()]
     [('a.txt', 'all of it')]
     """
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        with path.open("wb") as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))  # the file that a link leads to, not the link
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Four correlations of two lists in thousands of bootstrap replicates, with ties, by counting instead of sorting.
+"""Four correlations of two lists in thousands of replicates (bootstrap or jackknife), with ties, by counting instead of sorting.
 
 A replicate gives every cluster a number of times w. All that a rank correlation needs of it are sums of w over blocks of equal
 values, and these are one sparse product for all replicates; the orders of the values never change and are found once.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from crossmatch.core.arrays import FloatArray, IntArray, require_finite
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.metrics.jackknife import LeftOut
 from crossmatch.metrics.significance import Draws
 
+Replicates: TypeAlias = Draws | LeftOut  # how often each cluster counts in each replicate
 HELD = 1 << 19  # numbers in one array at a time: fits the cache, changes no value
 
 
 def correlations(
-    human: FloatArray, model: FloatArray, draws: Draws, names: tuple[str, ...] = ("tau-b", "tau-c", "spearman", "pearson")
+    human: FloatArray, model: FloatArray, draws: Replicates, names: tuple[str, ...] = ("tau-b", "tau-c", "spearman", "pearson")
 ) -> tuple[FloatArray, FloatArray]:
     """The coefficients of these names, shape (names,), and in each replicate of the clusters, shape (names, samples).
 
@@ -30,8 +33,9 @@ def correlations(
 
     C and D count the pairs of observations that both lists order alike and unlike, t_h and t_m those level in one list, and m is
     the smaller number of different values in a list: tau-c reaches 1 in a table that is not square, where tau-b cannot.
-    An observation drawn twice is two that are level with one another. m is that of the whole list in every replicate. A replicate
-    in which all values of a list are equal has no correlation: NaN, for the caller to leave out.
+    Replicates draw clusters anew (`Draws`) or leave some out in turn (`LeftOut`). An observation drawn twice is two that are level
+    with one another. m is that of the whole list in every replicate. A replicate in which all values of a list are equal has no
+    correlation: NaN, which the caller must expect.
     Source: kendall1945treatment; stuart1953estimation (tau-c); spearman1904proof.
 
     >>> human, model = np.array([1.0, 2, 2, 4]), np.array([0.1, 0.2, 0.3, 0.9])
@@ -66,7 +70,7 @@ def correlations(
 OfTimes = Callable[[FloatArray], FloatArray]  # from times of each cluster (replicates, clusters) to (coefficients, replicates)
 
 
-def _taus(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
+def _taus(human: FloatArray, model: FloatArray, draws: Replicates) -> OfTimes:
     levels, scores = _Blocks.of(human, draws), _Blocks.of(model, draws)
     ordered = _ordered(levels, scores, draws)
     m = min(levels.blocks, scores.blocks)
@@ -75,12 +79,12 @@ def _taus(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
         n, alike = levels.total(times), ordered(times)
         all_pairs = n * (n - 1) / 2
         untied = np.sqrt((all_pairs - levels.level(times)) * (all_pairs - scores.level(times)))
-        return np.stack([_divided(alike, untied), _divided(2 * m * alike, n * n * (m - 1))])
+        return np.stack([_divided(alike, untied), _divided(2 * m * alike, np.where(untied > 0, n * n * (m - 1), 0.0))])
 
     return of_times
 
 
-def _spearman(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
+def _spearman(human: FloatArray, model: FloatArray, draws: Replicates) -> OfTimes:
     levels, scores = _Blocks.of(human, draws), _Blocks.of(model, draws)
     cells, cell = np.unique(levels.code * scores.blocks + scores.code, return_inverse=True)
     in_cell = _counts(cell.ravel(), len(cells), draws)
@@ -96,7 +100,7 @@ def _spearman(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
     return of_times
 
 
-def _pearson(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
+def _pearson(human: FloatArray, model: FloatArray, draws: Replicates) -> OfTimes:
     h, m = _standard(human), _standard(model)
     parts = (np.ones(len(h)), h, m, h * h, m * m, h * m)
     sums = np.stack([np.bincount(draws.member, part, draws.clusters) for part in parts], axis=1)
@@ -110,7 +114,7 @@ def _pearson(human: FloatArray, model: FloatArray, draws: Draws) -> OfTimes:
     return of_times
 
 
-FAMILIES: Mapping[tuple[str, ...], Callable[[FloatArray, FloatArray, Draws], OfTimes]] = {
+FAMILIES: Mapping[tuple[str, ...], Callable[[FloatArray, FloatArray, Replicates], OfTimes]] = {
     ("tau-b", "tau-c"): _taus,
     ("spearman",): _spearman,
     ("pearson",): _pearson,
@@ -128,7 +132,7 @@ class _Blocks:
     each: FloatArray  # of each cluster: its observations
 
     @classmethod
-    def of(cls, values: FloatArray, draws: Draws) -> _Blocks:
+    def of(cls, values: FloatArray, draws: Replicates) -> _Blocks:
         unique, code = np.unique(values, return_inverse=True)
         each = np.bincount(draws.member, minlength=draws.clusters).astype(np.float64)
         return cls(code.ravel(), len(unique), _counts(code.ravel(), len(unique), draws), each)
@@ -151,7 +155,7 @@ class _Blocks:
         return rank, np.einsum("nb,nb,nb->b", size, rank, rank)
 
 
-def _ordered(levels: _Blocks, scores: _Blocks, draws: Draws) -> OfTimes:
+def _ordered(levels: _Blocks, scores: _Blocks, draws: Replicates) -> OfTimes:
     """C - D: pairs ordered alike less pairs ordered unlike.
 
     Ratings as binary numbers: the highest bit in which two differ decides which is the higher. So for each bit, among observations
@@ -179,7 +183,7 @@ def _ordered(levels: _Blocks, scores: _Blocks, draws: Draws) -> OfTimes:
     return of_times
 
 
-def _counts(label: IntArray, labels: int, draws: Draws, which: np.ndarray | None = None) -> sparse.csr_array:
+def _counts(label: IntArray, labels: int, draws: Replicates, which: np.ndarray | None = None) -> sparse.csr_array:
     """How many observations each cluster has of each label, shape (labels, clusters)."""
     at = slice(None) if which is None else which
     one = np.ones(len(label))[at]

@@ -10,6 +10,7 @@ from scipy.special import stdtr
 from crossmatch.core.errors import CrossmatchError
 
 FEWEST = 4  # observations: t has n - 3 degrees of freedom
+ROUNDING = 1e-12  # correlations closer than this are equal, and determinants as small are 0
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ def williams(first: float, second: float, between: float, n: int) -> Williams:
     r₁ and r₂ are Pearson's correlations of two metrics with people, r₁₂ that between the metrics, all of the same n observations:
     the more alike the metrics, the smaller the difference that can be told. It is derived for Pearson's r of independent, normal
     observations; for rank correlations, and for captions that share an image, take the bootstrap over images beside it.
-    Two metrics that are equal but for their scale (r₁₂ = 1) do not differ: t = 0, p = 1.
+    K is a determinant, 0 where any two of the three lists give the third. Equal r have t = 0 and p = 1, as those of two metrics
+    that are equal but for their scale (r₁₂ = 1, but for rounding); others whose difference has no variance have t = ±∞ and p = 0.
     Source: williams1959comparison; steiger1980tests, eq. 7; graham2014testing.
 
     >>> found = williams(0.5, 0.4, 0.7, 103)
@@ -42,9 +44,14 @@ def williams(first: float, second: float, between: float, n: int) -> Williams:
     for r in (first, second, between):
         if not -1 <= r <= 1:
             raise CrossmatchError(f"Williams' test was given a correlation of {r}; -1 to 1 was expected.")
-    k = max(0.0, 1 - first**2 - second**2 - between**2 + 2 * first * second * between)  # a determinant: only rounding is below 0
-    below = 2 * k * (n - 1) / (n - 3) + (first + second) ** 2 / 4 * (1 - between) ** 3
-    if below <= 0 or first == second:
+    k = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
+    if k < -1e-9:  # more than rounding
+        raise CrossmatchError(
+            f"Williams' test was given correlations of {first:g}, {second:g} and {between:g}, which no three lists can have. "
+            "Take all three on the same observations."
+        )
+    if abs(first - second) <= ROUNDING:
         return Williams(0.0, n - 3, 1.0)
-    t = (first - second) * np.sqrt((n - 1) * (1 + between) / below)
+    below = 2 * (k if k > ROUNDING else 0.0) * (n - 1) / (n - 3) + (first + second) ** 2 / 4 * (1 - between) ** 3
+    t = (first - second) * np.sqrt((n - 1) * (1 + between) / below) if below > 0 else np.copysign(np.inf, first - second)
     return Williams(float(t), n - 3, float(2 * stdtr(n - 3, -abs(t))))

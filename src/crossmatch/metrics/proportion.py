@@ -11,7 +11,11 @@ from scipy import special
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.core.outcomes import Outcomes, tally
 from crossmatch.metrics import choice
-from crossmatch.metrics.significance import LEVEL, Difference
+from crossmatch.metrics.significance import FARTHEST, LEVEL, Difference
+
+MCNEMAR = "McNemar's exact test"
+SIGNS = "the test that turns the signs of all differences of a cluster around together"
+COUNTED = 12  # clusters whose signs are turned in all 2^12 ways
 
 
 @dataclass(frozen=True)
@@ -182,34 +186,62 @@ def mcnemar(only_first: int, only_second: int) -> float:
 def paired(first: FloatArray, second: FloatArray, clusters: IntArray, folds: IntArray | None = None) -> Difference:
     """The second share minus the first, its interval, and two p-values; with folds, of the means of the shares in each of them.
 
-    `p` is McNemar's exact test, which takes trials as independent. `clustered` is a test that does not: under the null hypothesis
-    the signs of all gaps within a cluster may be turned around together, so that the sum of all gaps has the variance Σ_k G_k²,
-    where G_k is the sum of those in cluster k; it is left out where every trial is a cluster of its own. A mean over folds has no
-    single table of wins and losses, so that test is all there is for it. The interval is Wald's after adding half a trial to each
-    of the four cells of the paired table of a fold (agresti2005simple), its variance raised by what the clusters make of it.
+    `p` is McNemar's exact test, which takes trials as independent. `clustered` is a test that does not (`turned`); it is left out
+    where every trial is a cluster of its own. A mean over folds has no single table of wins and losses, and trials that are half
+    right have none at all, so that test is all there is for them; `test` tells which one `p` is. The interval is Wald's from the
+    mean and the variance of the gaps g after adding two trials to each fold, half of one with a gap of 1, as much with -1, and the
+    rest with 0,
+
+        m = Σ g / (n + 2),    v = ((Σ g² + 1) / (n + 2) - m²) / (n + 2),
+
+    which for answers that are right or wrong is half a trial in each of the four cells of the paired table (agresti2005simple).
+    The variance is raised by what the clusters make of it, and the interval holds the value.
 
     >>> one, two = np.repeat([1.0, 0, 1, 0], [60, 20, 5, 15]), np.repeat([1.0, 1, 0, 0], [60, 20, 5, 15])
     >>> found = paired(one, two, np.arange(100))
-    >>> found.value, round(found.low, 3), round(found.high, 3), round(found.p, 4)
-    (0.15, 0.052, 0.242, 0.0041)
+    >>> found.value, round(found.low, 3), round(found.high, 3), round(found.p, 4), found.test
+    (0.15, 0.052, 0.242, 0.0041, "McNemar's exact test")
     """
-    gap = np.asarray(second - first, dtype=np.float64)
+    gap = np.asarray(np.asarray(second, dtype=np.float64) - first)
     member = np.unique(clusters, return_inverse=True)[1].ravel()
     fold = np.zeros(len(gap), np.int64) if folds is None else np.unique(folds, return_inverse=True)[1].ravel()
     n = np.bincount(fold)
-    gained, lost = (np.bincount(fold, weights=side) for side in (gap > 0, gap < 0))
-    cells, b, c = n + 2, gained + 0.5, lost + 0.5
-    middle = float(((b - c) / cells).mean())
-    alone = float((((b + c) / cells - ((b - c) / cells) ** 2) / cells).sum()) / len(n) ** 2
+    sums, squares = (np.bincount(fold, weights=part) for part in (gap, gap**2))
+    cells = n + 2
+    middle = float((sums / cells).mean())
+    alone = float((((squares + 1) / cells - (sums / cells) ** 2) / cells).sum()) / len(n) ** 2
     weighted = gap / (n[fold] * len(n))
     value = float(weighted.sum())
     held = int(member.max()) + 1
-    error = float(np.sqrt(alone * _paired_effect(weighted, (gap - ((gained - lost) / n)[fold]) / (n[fold] * len(n)), member, held)))
-    flipped = 2 * float(special.ndtr(-abs(value) / np.sqrt((np.bincount(member, weights=weighted) ** 2).sum()))) if value else 1.0
-    reach = _quantile(held) * error
-    exact = mcnemar(int(lost.sum()), int(gained.sum())) if len(n) == 1 else flipped
-    together = flipped if held < len(gap) and len(n) == 1 else None
-    return Difference(value, max(-1.0, middle - reach), min(1.0, middle + reach), exact, clustered=together)
+    reach = _quantile(held) * float(
+        np.sqrt(alone * _paired_effect(weighted, (gap - (sums / n)[fold]) / (n[fold] * len(n)), member, held))
+    )
+    ends = max(-1.0, min(value, middle - reach)), min(1.0, max(value, middle + reach))
+    flipped = turned(np.asarray(np.bincount(member, weights=weighted), dtype=np.float64))
+    if len(n) > 1 or not np.isin(gap, (-1.0, 0.0, 1.0)).all():
+        return Difference(value, *ends, flipped, test=SIGNS)
+    exact = mcnemar(int((gap < 0).sum()), int((gap > 0).sum()))
+    return Difference(value, *ends, exact, clustered=flipped if held < len(gap) else None, test=MCNEMAR)
+
+
+def turned(sums: FloatArray) -> float:
+    """The two-sided p of a sum over clusters, each of whose parts could as well have had the other sign.
+
+    Under the null hypothesis the signs of all gaps within a cluster may be turned around together, so that the sum of all gaps has
+    the variance Σ_k G_k², where G_k is the sum of those in cluster k, and is near normal. Up to 12 clusters that have a sum, all
+    ways to turn them are counted instead: five clusters that agree are a p of 2/32, and not of 0.025.
+
+    >>> turned(np.ones(5)), round(turned(np.ones(13)), 5), turned(np.zeros(3))
+    (0.0625, 0.00031, 1.0)
+    """
+    telling = sums[sums != 0]
+    total = abs(float(telling.sum()))
+    if not total:
+        return 1.0
+    if len(telling) > COUNTED:
+        return max(FARTHEST, 2 * float(special.ndtr(-total / np.sqrt((telling**2).sum()))))
+    signs = 1 - 2.0 * (np.arange(2 ** len(telling))[:, None] >> np.arange(len(telling)) & 1)
+    return float(np.mean(np.abs(signs @ telling) >= total * (1 - 1e-9)))  # level but for rounding
 
 
 def _paired_effect(weighted: FloatArray, centred: FloatArray, member: IntArray, clusters: int) -> float:

@@ -14,16 +14,18 @@ import numpy as np
 
 from crossmatch.captions.agree import PreferenceAgreement, RatingAgreement
 from crossmatch.captions.human_scale import HumanScale
-from crossmatch.captions.reference_curve import Point
+from crossmatch.captions.reference_curve import Curve, Point
 from crossmatch.captions.sensitivity import Noticed
 from crossmatch.report.analysis_page import Panel
 from crossmatch.report.caption_plots import Bar, curve_panel, difference_panel, forest_panel, level_panel, sensitivity_panel
-from crossmatch.report.tables import Table
+from crossmatch.report.captions import p_value
+from crossmatch.report.tables import NONE, Table
 
 LABELS = {"tau-b": "τ-b", "tau-c": "τ-c", "spearman": "ρ", "pearson": "r"}
-PRINTED = {"tau-c": "tau", "spearman": "rho"}  # the paper does not say which τ; its numbers are τ-c
+PRINTED = {"tau-c": "tau", "spearman": "rho"}  # the paper does not say which τ; on Flickr8k-Expert its numbers are τ-c
 MAIN = "tau-c"
-LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; its CIDEr is CIDEr-D, and its τ is τ-c by the numbers."
+SHOWN = ("tau-c", "tau-b", "spearman", "pearson")
+LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; its CIDEr is CIDEr-D. It does not say which τ it prints."
 
 
 @cache
@@ -47,13 +49,14 @@ def _correlations(found: RatingAgreement) -> Table:
     for m in order:
         name = found.metrics[m]
         cells = [name]
-        for c, coefficient in enumerate(found.coefficients):
+        for coefficient in SHOWN:
+            c = found.coefficients.index(coefficient)
             cells.append(f"{found.values[m, c]:.3f} [{found.low[m, c]:.3f}, {found.high[m, c]:.3f}]")
             if coefficient in PRINTED:
                 cells.append(_published(found.said.name, name, PRINTED[coefficient]))
         rows.append(tuple(cells))
     head = [""]
-    for coefficient in found.coefficients:
+    for coefficient in SHOWN:
         head += [LABELS[coefficient], *(("published",) if coefficient in PRINTED else ())]
     counted = "each rating is an observation" if found.rating == "each" else "a caption counts with its mean rating"
     images = len(set(found.said.images.tolist()))
@@ -63,7 +66,7 @@ def _correlations(found: RatingAgreement) -> Table:
         "candidates that are references of their image were compared with the others": found.left_out,
         "candidates without known references were left out": found.said.unreferenced,
     }
-    notes = [f"95 % intervals from the bootstrap over images; {counted}.", *(f"{n:,} {what}." for what, n in told.items() if n)]
+    notes = [f"95 % intervals by the jackknife over images; {counted}.", *(f"{n:,} {what}." for what, n in told.items() if n)]
     return Table(title, (tuple(head),), tuple(rows), 1, (*notes, *_legend(rows)))
 
 
@@ -107,37 +110,31 @@ def _differences(found: RatingAgreement | PreferenceAgreement) -> list[Table]:
     head: tuple[str, ...]
     notes: tuple[str, ...]
     if isinstance(found, RatingAgreement):
-        head = ("", "Δ τ-c", "95 %", "p", "Δ r", f"t({found.freedom:,})", "p (Williams)")
+        head = ("", "Δ τ-c", "95 %", "p", "Δ r (mean rating)", f"t({found.freedom:,})", "p (Williams)")
         notes = (
-            "Δ τ-c: paired bootstrap over images. Williams' test: of Pearson's r with the mean rating; it takes captions as "
-            "independent, and is too sure where several are of one image.",
+            f"Δ τ-c: {found.gaps.test}. Williams' test: of Pearson's r with the mean rating; it takes captions as independent, "
+            "and is too sure where several are of one image.",
             f"p corrected by Holm over {len(found.pairs)} pairs.",
         )
     else:
         head = ("", "Δ mean", "95 %", "p")
-        notes = (f"McNemar's test of the pairs; p corrected by Holm over {len(found.pairs)} pairs of metrics.",)
+        notes = (f"{found.gaps.test}; p corrected by Holm over {len(found.pairs)} pairs of metrics.",)
     return [Table(f"{found.said.name}: do neighbours differ?", (head,), tuple(rows), 1, notes)]
 
 
 def _difference(found: RatingAgreement | PreferenceAgreement, n: int, sign: int) -> tuple[str, ...]:
     if isinstance(found, PreferenceAgreement):
         gaps = [100 * sign * float(part[n]) for part in (found.gaps.value, found.gaps.low, found.gaps.high)]
-        return (f"{gaps[0]:.2f}", f"{min(gaps[1:]):.2f} – {max(gaps[1:]):.2f}", _p(float(found.gaps.p[n])))
+        return (f"{gaps[0]:.2f}", f"{min(gaps[1:]):.2f} – {max(gaps[1:]):.2f}", p_value(float(found.gaps.p[n])))
     c = found.coefficients.index(MAIN)
     value, low, high = (sign * float(part[n, c]) for part in (found.gaps.value, found.gaps.low, found.gaps.high))
     first, second = found.pairs[n].tolist()
-    r = found.coefficients.index("pearson")
-    apart = sign * float(found.values[first, r] - found.values[second, r])
+    apart = sign * float(found.williams_r[first] - found.williams_r[second])
     return (
         f"{value:.3f}", f"{min(low, high):.3f} – {max(low, high):.3f}",
-        _p(float(found.gaps.p[n, c]), len(found.pairs) * found.gaps.floor),
-        f"{apart:.3f}", f"{sign * found.t[n]:.2f}", _p(float(found.t_p[n])),
+        p_value(float(found.gaps.p[n, c]), len(found.pairs) * found.gaps.floor),
+        f"{apart:.3f}", f"{sign * found.t[n]:.2f}", p_value(float(found.t_p[n])),
     )  # fmt: skip
-
-
-def _p(p: float, floor: float = 0.0) -> str:
-    """A p that so many replicates cannot undercut is an upper bound."""
-    return "< 0.001" if p < 0.001 else f"≤ {p:.3f}" if p <= floor * 1.0001 else f"{p:.3f}"
 
 
 def agreement_panels(found: RatingAgreement | PreferenceAgreement) -> list[Panel]:
@@ -157,25 +154,31 @@ def agreement_panels(found: RatingAgreement | PreferenceAgreement) -> list[Panel
     return [forest_panel(bars, title, "pairs in which the metric prefers what people prefer, percent", 50.0)]
 
 
-def curve_table(points: Sequence[Point], name: str, correlation: bool) -> Table:
+def curve_table(curve: Curve, name: str) -> Table:
     """A row for each metric and group, a column for each number of references."""
+    points = curve.points
     counts = sorted({point.references for point in points})
     held = {(point.metric, point.group, point.references): point for point in points}
     rows = []
     for metric in dict.fromkeys(point.metric for point in points):
         for n, group in enumerate(dict.fromkeys(point.group for point in points)):
-            cells = [_point(held.get((metric, group, k)), correlation) for k in counts]
+            cells = [_point(held.get((metric, group, k)), curve.measure) for k in counts]
             rows.append((metric if n == 0 else "", group, *cells))
     draws = max(point.draws for point in points)
-    what = "Kendall's τ-b" if correlation else "percent of pairs"
-    notes = (f"{what}; mean over {draws} draws of the references, in brackets 95 % of the draws.",)
-    return Table(f"{name}: by the number of references", (("", "", *map(str, counts)),), tuple(rows), 2, notes)
+    notes = [f"{_measured(curve.measure)}; mean over {draws} draw{'s' if draws > 1 else ''} of the references."]
+    if any(point.least < point.most for point in points):
+        notes.append("In brackets, where one more draw would lie with 95 %.")
+    return Table(f"{name}: by the number of references", (("", "", *map(str, counts)),), tuple(rows), 2, tuple(notes))
 
 
-def _point(point: Point | None, correlation: bool) -> str:
-    if point is None:
-        return "–"
-    scale, digits = (1.0, 3) if correlation else (100.0, 1)
+def _measured(measure: str) -> str:
+    return "Percent of pairs" if measure == "accuracy" else f"Correlation {LABELS[measure]}"
+
+
+def _point(point: Point | None, measure: str) -> str:
+    if point is None or not np.isfinite(point.value):
+        return NONE
+    scale, digits = (100.0, 1) if measure == "accuracy" else (1.0, 3)
     value, least, most = (f"{scale * number:.{digits}f}" for number in (point.value, point.least, point.most))
     return f"{value} [{least}, {most}]" if point.least < point.most else value
 
@@ -193,7 +196,8 @@ def sensitivity_table(rows: Sequence[Noticed], name: str) -> Table:
     head = ("", *(kind or component for component, kind in parts))
     notes = (
         "Percent of probes in which the caption with the near word scores strictly higher than the one with the far word; in "
-        "parentheses, percent with equal scores, which are wrong. The last columns are kinds of properties.",
+        "parentheses, percent with equal scores, which are wrong. The last columns are kinds of properties. Document "
+        "frequencies: the captions of each image, every image once.",
     )
     return Table(f"{name}: which word was changed?", (head,), tuple(body), 1, notes)
 
@@ -214,14 +218,13 @@ def scale_table(found: Mapping[str, HumanScale], name: str) -> Table:
 
 
 def more_panels(
-    points: Sequence[Point] = (),
-    noticed: Sequence[Noticed] = (),
-    scales: Mapping[str, HumanScale] | None = None,
-    correlation: bool = False,
+    curve: Curve | None = None, noticed: Sequence[Noticed] = (), scales: Mapping[str, HumanScale] | None = None
 ) -> list[Panel]:
     """Pictures of the reference curve, of sensitivity, and of metrics on people's scale."""
-    options: dict[str, Any] = {"what": "Kendall's τ-b", "best": 1.0} if correlation else {}
-    panels = [curve_panel(points, **options)] if points else []
+    panels = []
+    if curve is not None and any(np.isfinite(point.value) for point in curve.points):
+        options: dict[str, Any] = {} if curve.measure == "accuracy" else {"what": _measured(curve.measure), "best": 1.0}
+        panels.append(curve_panel(curve.points, **options))
     if noticed:
         panels.append(sensitivity_panel(noticed))
         panels += [sensitivity_panel(noticed, kinds=True)] if any(row.attribute for row in noticed) else []

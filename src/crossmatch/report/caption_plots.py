@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crossmatch.captions.agree import EVERY
 from crossmatch.captions.human_scale import HumanScale
-from crossmatch.captions.reference_curve import EVERY, Point
+from crossmatch.captions.reference_curve import Point
 from crossmatch.captions.sensitivity import BLIND, CHANCE, Noticed
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError
@@ -25,7 +26,7 @@ APART = 1.5  # points of a percent that a scale leaves above and below the lines
 def curve_panel(points: Sequence[Point], what: str = "accuracy, percent", best: float = 100.0) -> Panel:
     """Agreement with people against the number of references, for each group (jiang2019tiger, fig. 5).
 
-    All groups have the same scale, each at its own height, so that equal slopes look alike.
+    All groups have the same scale, each at its own height, so that equal slopes look alike. Points without a value are left out.
     """
     found = [point for point in points if np.isfinite(point.value)]
     if not found:
@@ -58,16 +59,23 @@ def curve_panel(points: Sequence[Point], what: str = "accuracy, percent", best: 
             axes.set_visible(False)
 
     draws = max(point.draws for point in found)
-    about = f"Bands: 95 % of {draws} random choices of references. Bars at the right: 95 % interval over images."
+    about = "Bars at the right: 95 % interval over images."
+    if any(point.least < point.most for point in found):
+        about = f"Bands: where one more random choice of references would lie with 95 %, by {draws} of them. {about}"
     rows = -(-(len(groups) + (len(groups) > 1)) // BESIDE)
     return Panel("How many references does a metric need?", about, 2.7 * rows + (0.3 if len(groups) > 1 else 0.6), draw)
 
 
 def _line(axes: Any, mine: Sequence[Point], number: int, best: float) -> None:
+    if not mine:
+        return
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
     mine = sorted(mine, key=lambda p: p.references)
     x = [p.references for p in mine]
-    axes.fill_between(x, [best * p.least for p in mine], [best * p.most for p in mine], color=colour, alpha=0.15, lw=0)
+    banded = [p for p in mine if np.isfinite(p.least)]
+    if banded:
+        ends = [best * p.least for p in banded], [best * p.most for p in banded]
+        axes.fill_between([p.references for p in banded], *ends, color=colour, alpha=0.15, lw=0)
     axes.plot(x, [best * p.value for p in mine], dash, color=colour, lw=1.8, marker="o", ms=3.5, label=short(mine[0].metric, 22))
     last = mine[-1]
     beside = last.references + 0.035 * (number + 1) * max(1, x[-1] - x[0])  # apart, or the bars would hide one another
@@ -83,10 +91,10 @@ def _by_last(points: Sequence[Point]) -> list[str]:
 
 
 def _ends(points: Sequence[Point], best: float) -> tuple[float, float]:
-    most = max(p.references for p in points)
-    low = min(min(p.least for p in points), min(p.low for p in points if p.references == most))
-    high = max(max(p.most for p in points), max(p.high for p in points if p.references == most))
-    return best * low - APART * best / 100, best * high + APART * best / 100
+    """The lowest and the highest thing to draw: values, bands, and the bar of each metric's last point."""
+    last = {p.metric: p for p in sorted(points, key=lambda p: p.references)}.values()
+    shown = np.array([x for p in points for x in (p.value, p.least, p.most)] + [x for p in last for x in (p.low, p.high)])
+    return best * float(np.nanmin(shown)) - APART * best / 100, best * float(np.nanmax(shown)) + APART * best / 100
 
 
 def _ticks(counts: Sequence[int]) -> list[int]:

@@ -241,6 +241,7 @@ def _caption(label: str, texts: Sequence[str]) -> str:
     """The texts, each on lines of its own."""
     if isinstance(texts, str):
         raise CrossmatchError(f"the captions of {label!r} are one text; a list was expected. Put it in a list.")
+    texts = ["".join(sign if sign.isprintable() else " " for sign in text) for text in texts]
     return "\n".join("\n   ".join(textwrap.wrap(text, LINE, max_lines=2, placeholder=" …") or ["(empty)"]) for text in texts)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates, read_references
+from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates, read_ratings, read_references
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 SAID = {"7": ["A dog.", "Two dogs, running."], "9": ["Ein Hund \U0001f415", "\u202bכלב\u202c"]}
@@ -97,3 +97,49 @@ def test_pictures_by_id(tmp_path: Path) -> None:
     assert [opened(i).getpixel((0, 0))[0] for i in ("cat", "139", "285", "cat.png")] == [10, 20, 30, 10]
     with pytest.raises(CrossmatchError, match=r"there is no image 'dog' in .* \(2 images are missing\)"):
         pictures_in(tmp_path, ["cat", "dog", "bird"])
+
+
+def test_ratings_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_bytes('\ufeffImage_ID,caption,rating\r\n7,a dog,4\r\n8,"a cat, asleep",1\r\n7,a dog,2.5\r\n'.encode())
+    assert read_ratings(path) == [("7", "a dog", [4, 2.5]), ("8", "a cat, asleep", [1])]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "mine.csv is empty"),
+        (b"image_id,caption\n7,a dog\n", "one called 'rating' or 'score' is missing"),
+        (b"image_id,caption,rating\n", "has a header but no rows"),
+        (b"image_id,caption,rating\n7,a dog,good\n", "line 2, image '7': the rating is 'good'"),
+        (b"image_id,caption,rating\n7,a dog,\n", "line 2, image '7': the rating is ''"),
+        (b"image_id,caption,rating\n7,a dog,inf\n", "the rating is 'inf'"),
+        (b"image_id,caption,rating\n7,a dog,1e300\n", "the rating is '1e300'"),
+        (b"image_id,caption,rating\n7,a dog,1_0\n", "the rating is '1_0'"),
+        (b"image_id,caption,rating\n7,a dog,2,5\n", "line 2: 4 cells"),
+        (b"image_id,caption,rating\n,a dog,1\n", "line 2: its 'image_id' is ''"),
+        (b"image_id,caption,rating,rating\n7,a dog,1,2\n", "two columns 'rating'"),
+        (b"image_id,caption,rating\n7,caf\xe9,1\n", "is not utf-8"),
+    ],
+)
+def test_wrong_ratings_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "mine.csv").write_bytes(content)
+    with pytest.raises(CrossmatchError, match=message):
+        read_ratings(tmp_path / "mine.csv")
+
+
+def test_one_file_with_both_columns_is_read_by_role(tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("image_id,candidate,reference\n7,a dog,the dog\n")
+    assert read_candidates(tmp_path / "two.csv") == {"7": "a dog"}
+    assert read_references(tmp_path / "two.csv") == {"7": ["the dog"]}
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text(f"image_id,caption\n7,{'dog ' * 60_000}\n")
+    assert len(read_candidates(tmp_path / "long.csv")["7"].split()) == 60_000
+
+
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{"7": ' + "9" * 5_000 + "}")
+    with pytest.raises(CrossmatchError, match=r"c\.json cannot be read"):
+        read_candidates(tmp_path / "c.json")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from crossmatch.captions.agree import PreferenceAgreement, RatingAgreement, accurate, agree, correlated
 from crossmatch.captions.bleu import bleu
@@ -75,11 +76,45 @@ def test_the_interval_narrows_with_more_images() -> None:
 
 
 def test_the_seed_changes_the_interval_and_nothing_else() -> None:
-    first, again, other = (correlated(SAID, ["bleu-1"], samples=50, seed=seed) for seed in (0, 0, 1))
+    """It deals 30 images to ten groups; of 30 groups and more each holds one image, and there is nothing to deal."""
+    first, again, other = (correlated(SAID, ["bleu-1"], samples=10, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.low, again.low)
     assert (first.low != other.low).any()
     np.testing.assert_array_equal(first.values, other.values)
-    assert "|seed:1|" in other.signature
+    assert "|interval:jackknife/images/10|seed:1|" in other.signature
+    once, twice = (correlated(SAID, ["bleu-1"], samples=samples, seed=samples) for samples in (30, 1000))
+    np.testing.assert_array_equal(once.low, twice.low)
+    assert "|interval:jackknife/images/30|" in twice.signature
+
+
+def shared(images: int, rng: np.random.Generator) -> Ratings:
+    """Three captions of each image, two ratings each; people find whole images better or worse, which no metric sees."""
+    references, candidates = {}, []
+    for n in range(images):
+        texts = [[str(word) for word in rng.choice(WORDS, 7)] for _ in range(2)]
+        references[f"im{n}"] = [" ".join(text) for text in texts]
+        ease, liked = rng.random(), rng.normal(0, 0.7)
+        for _ in range(3):
+            kept = rng.random(7) < (ease + rng.random()) / 2
+            words = np.where(kept, texts[0], rng.choice(WORDS, 7))
+            ratings = np.clip(1 + 4 * kept.mean() + liked + rng.normal(0, 0.5, 2), 1, 5).round()
+            candidates.append((f"im{n}", " ".join(words), ratings))
+    return Ratings.gathered("shared", candidates, references, scale=(1, 5), equal="keep")
+
+
+def test_intervals_hold_the_truth() -> None:
+    """Ten images, two metrics: correlations and their differences; the truth is that of 4,000 images."""
+    rng = np.random.default_rng(7)
+    names, trials = ["bleu-1", "bleu-2"], 200
+    truth = correlated(shared(4000, rng), names, samples=2)
+    held, apart = np.zeros(truth.values.shape), np.zeros(truth.gaps.value.shape)
+    for _ in range(trials):
+        found = correlated(shared(10, rng), names)
+        held += (found.low <= truth.values) & (truth.values <= found.high)
+        apart += (found.gaps.low <= truth.gaps.value) & (truth.gaps.value <= found.gaps.high)
+    least = 0.9 - 3 * np.sqrt(0.9 * 0.1 / trials)  # of eight numbers, and four differences, three standard errors below 90 %
+    assert (held / trials >= least).all()
+    assert (apart / trials >= least).all()
 
 
 def test_the_order_of_candidates_does_not_matter() -> None:
@@ -95,7 +130,10 @@ def test_williams_is_on_the_mean_rating_whatever_is_counted() -> None:
     np.testing.assert_allclose(each.t, mean.t)
     assert each.freedom == len(SAID) - 3
     assert each.pairs.tolist() == [[0, 1], [0, 2], [1, 2]]
-    gap = [pearson(SAID.mean, each.scores[a]) - pearson(SAID.mean, each.scores[b]) for a, b in each.pairs]
+    np.testing.assert_allclose(each.williams_r, [pearson(SAID.mean, scores) for scores in each.scores])
+    np.testing.assert_allclose(each.williams_r, mean.values[:, 3])
+    assert (each.williams_r != each.values[:, 3]).all()
+    gap = [each.williams_r[a] - each.williams_r[b] for a, b in each.pairs]
     assert np.sign(gap).tolist() == np.sign(each.t).tolist()
 
 
@@ -103,9 +141,23 @@ def test_gaps_are_first_less_second_and_corrected_together() -> None:
     found = correlated(SAID, METRICS, samples=100)
     for (a, b), value, low, high in zip(found.pairs, found.gaps.value, found.gaps.low, found.gaps.high, strict=True):
         np.testing.assert_allclose(value, found.values[a] - found.values[b])
-        assert (low <= high).all()
+        assert ((low <= value) & (value <= high)).all()
+    assert found.gaps.test == "Student's t from the jackknife over images"
+    assert found.gaps.floor == 1e-6
     alone = [correlated(SAID, [METRICS[a], METRICS[b]], samples=100).gaps.p[0] for a, b in found.pairs]
     np.testing.assert_allclose(found.gaps.p, np.array([holm([row[c] for row in alone]) for c in range(4)]).T)
+
+
+def test_many_metrics_can_be_told_apart() -> None:
+    """Holm's correction of 28 pairs leaves a p below 5 % where metrics differ plainly."""
+    names = ["bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l", "cider-d", "cider-d+sigma=3", "cider-d+sigma=1"]
+    found = correlated(made(300), names)
+    assert len(found.pairs) == 28
+    first, second = found.pairs.tolist().index([0, 4]), found.pairs.tolist().index([1, 2])
+    assert found.gaps.value[first, 0] < -0.15  # rouge-l sees the order of words
+    assert 0 < found.gaps.p[first, 0] < 1e-4
+    assert abs(found.gaps.value[second, 0]) < 0.01
+    assert found.gaps.p[second, 0] > 0.05
 
 
 def test_a_metric_and_itself_do_not_differ() -> None:
@@ -136,6 +188,9 @@ def test_documents_are_images_or_candidates() -> None:
     assert (by_images.scores != by_candidates.scores).any()
     assert "|df:images|" in by_images.signature
     assert "|df:candidates|" in by_candidates.signature
+    none = correlated(SAID, ["cider-d"], frequencies=None, samples=2)
+    np.testing.assert_array_equal(none.scores, by_images.scores)
+    assert none.signature == by_images.signature
     given = correlated(SAID, ["cider-d"], frequencies=once, samples=2)
     np.testing.assert_array_equal(given.scores, by_images.scores)
     assert f"|df:{once.digest}/30|" in given.signature
@@ -181,11 +236,17 @@ def test_one_image_has_a_value_but_no_interval() -> None:
     assert (found.t.tolist(), found.t_p.tolist()) == ([0], [1])  # two captions are too few for Williams' test
 
 
-def test_images_without_a_spread_are_left_out_of_the_interval() -> None:
-    """Two captions rated alike in each of two images: half of the replicates draw one image twice, and have no correlation."""
+def test_images_that_cannot_be_left_out_have_no_interval() -> None:
+    """Two captions rated alike in each of two images: either image alone has no correlation. Two more mend it."""
     alike = [("7", "a dog", [4]), ("7", "the dog", [4]), ("8", "x", [1]), ("8", "y", [1])]
-    found = correlated(Ratings.gathered("mine", alike, REFERENCES), ["bleu-1"], samples=101, seed=1)
-    assert np.isfinite([found.low, found.high]).all()
+    two = correlated(Ratings.gathered("mine", alike, REFERENCES), ["bleu-1", "bleu-2"])
+    assert two.values[0, 0] > 0.8
+    assert (two.low.tolist(), two.high.tolist()) == ([[-1.0] * 4] * 2, [[1.0] * 4] * 2)
+    assert (two.gaps.low.tolist(), two.gaps.p.tolist()) == ([[-2.0] * 4], [[1.0] * 4])
+    more = {**REFERENCES, "9": ["a bus", "the bus"], "10": ["a tree", "the tree"]}
+    wide = [*alike, ("9", "the bus", [3]), ("9", "z", [2]), ("10", "one tree", [3]), ("10", "w", [1])]
+    four = correlated(Ratings.gathered("mine", wide, more), ["bleu-1"])
+    assert ((four.low > -1) & (four.low < four.values)).all()
 
 
 def test_a_metric_that_is_always_right_has_no_width() -> None:
@@ -199,7 +260,7 @@ def test_wrong_words_for_ratings() -> None:
     for options, message in (
         ({"rating": "median"}, "counted as 'median'"),
         ({"documents": "pages"}, "documents are 'pages'"),
-        ({"samples": 1}, "1 replicates"),
+        ({"samples": 1}, "1 groups of images"),
     ):
         with pytest.raises(WrongWords, match=message):
             correlated(SAID, ["bleu-1"], **options)  # type: ignore[arg-type]
@@ -251,19 +312,73 @@ def test_turning_all_pairs_around_changes_nothing() -> None:
 
 
 def test_gaps_of_accuracy() -> None:
-    found = accurate(PREFERRED, ["rouge-l", "bleu-4"])
-    np.testing.assert_allclose(found.gaps.value, found.values[0, -1] - found.values[1, -1])
-    assert found.gaps.p.shape == (1,)
+    for ties in ("wrong", "half", "right"):
+        found = accurate(PREFERRED, ["rouge-l", "bleu-4"], ties=ties)
+        np.testing.assert_allclose(found.gaps.value, found.values[0, -1] - found.values[1, -1])
+        assert found.gaps.p.shape == (1,)
+        assert (found.gaps.low <= found.gaps.value).all()
+        assert (found.gaps.value <= found.gaps.high).all()
+
+
+# By rouge-l the first is better and by bleu-1 the second, or the other way round; in the third, bleu-1 finds them equal.
+ROUGE, BLEU, LEVEL = ("a b c d x y", "d c b a"), ("x c b a", "a q b"), ("a b c d", "b a d c")
+
+
+def told(pairs: list[tuple[str, str]], images: list[int]) -> Preferences:
+    n = len(pairs)
+    return Preferences(
+        "told", [f"p{k}" for k in range(n)], [f"im{k}" for k in images], pairs, [["a b c d"]] * n, [0] * n, ["all"] * n
+    )
+
+
+def test_the_pairs_of_these_tests_are_what_they_say() -> None:
+    found = accurate(told([ROUGE, BLEU, LEVEL], [0, 1, 2]), ["bleu-1", "rouge-l"])
+    signs = np.sign(found.scores[..., 0] - found.scores[..., 1]).tolist()
+    assert signs == [[-1, 1, 0], [1, -1, 1]]
+
+
+def test_p_and_interval_of_one_group_of_pairs_are_those_of_the_table() -> None:
+    """Each pair has its own image: of 24 pairs that one metric has right alone, 18 are the first's."""
+    found = accurate(told([BLEU] * 18 + [ROUGE] * 6, list(range(24))), ["bleu-1", "rouge-l"])
+    assert found.gaps.test == "McNemar's exact test"
+    assert found.gaps.p[0] == pytest.approx(stats.binomtest(6, 24).pvalue)
+    assert found.gaps.value[0] == pytest.approx(0.5)
+    middle, cells = 12 / 26, 26
+    reach = stats.t.ppf(0.975, 23) * np.sqrt((25 / cells - middle**2) / cells)
+    assert (found.gaps.low[0], found.gaps.high[0]) == pytest.approx((middle - reach, middle + reach))
+
+
+def test_half_right_pairs_are_in_the_interval_as_halves() -> None:
+    """200 pairs that one metric has right and the other finds equal: their difference is a half, and is surely about that."""
+    found = accurate(told([LEVEL] * 200, list(range(200))), ["rouge-l", "bleu-1"], ties="half")
+    assert found.gaps.value[0] == pytest.approx(0.5)
+    assert 0.47 < found.gaps.low[0] < 0.5 < found.gaps.high[0] < 0.53
+    assert found.gaps.p[0] == 1e-6  # no tail is told further
+    assert found.gaps.test.startswith("the test that turns the signs")
+
+
+def test_like_pairs_of_an_image_do_not_make_a_test_sure() -> None:
+    """Ten images with 20 like pairs each, and metrics that are right in half of the images: 5 % of tests may tell them apart."""
+    trials, wrong = 150, 0
+    for seed in range(trials):
+        better = np.random.default_rng(seed).random(10) < 0.5
+        pairs = [BLEU if better[image] else ROUGE for image in range(10) for _ in range(20)]
+        found = accurate(told(pairs, np.repeat(np.arange(10), 20).tolist()), ["bleu-1", "rouge-l"])
+        assert found.gaps.test.startswith("the test that turns the signs")
+        wrong += found.gaps.p[0] < 0.05
+    assert wrong <= trials * 0.05 + 3 * np.sqrt(trials * 0.05 * 0.95)
 
 
 def test_agree_takes_either_and_writes_json() -> None:
     one, two = agree(SAID, METRICS, samples=20), agree(PREFERRED, ["rouge-l"])
     assert isinstance(one, RatingAgreement)
     assert isinstance(two, PreferenceAgreement)
-    told, pairs = json.loads(json.dumps(one.as_json())), json.loads(json.dumps(two.as_json()))
-    assert told["metrics"]["bleu-1"]["tau-b"]["value"] == round(float(one.values[0, 0]), 6)
-    assert told["metrics"]["bleu-1"]["signature"].startswith("bleu-1|tok:")
-    assert [row["second"] for row in told["differences"]] == ["rouge-l", "cider-d", "cider-d"]
+    text, pairs = json.loads(json.dumps(one.as_json(), allow_nan=False)), json.loads(json.dumps(two.as_json()))
+    assert text["metrics"]["bleu-1"]["tau-b"]["value"] == round(float(one.values[0, 0]), 6)
+    assert text["metrics"]["bleu-1"]["signature"].startswith("bleu-1|tok:")
+    assert [row["second"] for row in text["differences"]] == ["rouge-l", "cider-d", "cider-d"]
+    assert text["differences"][0]["williams"]["r"] == [round(float(r), 6) for r in one.williams_r[:2]]
+    assert text["test"] == one.gaps.test
     assert pairs["metrics"]["rouge-l"]["HC"] == {"value": 0.0, "low": 0.0, "high": round(float(two.high[0, 0]), 6), "ties": 2}
     with pytest.raises(WrongWords, match="equal scores are 'lost'"):
         agree(PREFERRED, ["rouge-l"], ties="lost")

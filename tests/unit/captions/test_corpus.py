@@ -33,6 +33,11 @@ def test_bad_input_is_refused_and_the_id_is_named(candidates: dict, references: 
         Corpus.of(candidates, references)
 
 
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(CrossmatchError, match=r"a caption of '7' has '.ud800' at place 2"):
+        Corpus.of({"7": "a \ud800 dog"}, {"7": ["a dog"]})
+
+
 def test_unequal_lists_are_refused() -> None:
     with pytest.raises(CrossmatchError, match="2 candidates and references for 1"):
         Corpus.of_tokens([["a"], ["b"]], [[["a"]]])
@@ -64,11 +69,15 @@ def test_saved_frequencies_come_back(tmp_path: Path) -> None:
 
 def test_broken_frequency_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CrossmatchError, match="is not there"):
-        Frequencies.load(tmp_path / "none.npz")
+        Frequencies.load(tmp_path / "absent.npz")
     (tmp_path / "text.npz").write_text("a dog")
     np.savez(tmp_path / "other.npz", a=1)
     np.savez(tmp_path / "uneven.npz", format=1, images=2, grams=np.frombuffer(b"a\nb", dtype=np.uint8), counts=np.array([1]))
-    for name in ("text", "other", "uneven"):
+    one = np.frombuffer(b"a", dtype=np.uint8)
+    np.savez(tmp_path / "many.npz", format=1, images=2, grams=one, counts=np.array([3]))
+    np.savez(tmp_path / "none.npz", format=1, images=2, grams=one, counts=np.array([0]))
+    np.savez(tmp_path / "list.npz", format=1, images=[2, 3], grams=one, counts=np.array([1]))
+    for name in ("text", "other", "uneven", "many", "none", "list"):
         with pytest.raises(CrossmatchError, match="cannot be read as document frequencies"):
             Frequencies.load(tmp_path / f"{name}.npz")
     np.savez(tmp_path / "later.npz", format=2)

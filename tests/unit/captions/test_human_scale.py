@@ -64,11 +64,6 @@ def test_a_constant_metric_is_what_knows_nothing():
     assert found.exact.value == pytest.approx((4 + 1 + 9) / 36)
 
 
-def test_starts_are_the_lowest_score_of_each_level():
-    found = human_scale([0.1, 0.2, 0.5, 0.9], [1, 1, 2, 3])
-    assert found.starts.tolist() == [0.1, 0.5, 0.9]
-
-
 def test_the_distribution_of_other_people():
     found = human_scale([0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1], distribution={1: 2, 2: 2})
     assert found.parts.argmax(axis=1).tolist() == [0, 0, 1, 1]

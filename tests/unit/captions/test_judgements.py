@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crossmatch.captions.candidates import preferred, rated
-from crossmatch.captions.judgements import STUDIES, composite, flickr8k_expert, pascal_50s, study, table
+from crossmatch.captions.judgements import STUDIES, composite, flickr8k_expert, pascal_50s, study
 from crossmatch.captions.leave_out import plain
 from crossmatch.captions.tokenise import tokenise
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -165,41 +165,3 @@ PAIR: dict[str, Any] = {"image": "a.jpg", "captions": ["a dog", "a cat"], "refer
 def test_wrong_pascal(held: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(CrossmatchError, match=message):
         pascal_50s(written(tmp_path / "p.json", held))
-
-
-def test_a_table_of_ones_own(tmp_path: Path) -> None:
-    path = written(tmp_path / "mine.csv", '\ufeffImage_ID,caption,rating\r\n7,a dog,4\r\n8,"a cat, asleep",1\r\n7,a dog,2.5\r\n')
-    said = table(path, {"7": ["the dog"], "8": ["a cat"], "9": ["a bat"]})
-    assert said.name == "mine"
-    assert said.captions == ("a dog", "a cat, asleep")
-    assert said.values.tolist() == [4, 2.5, 1]
-    assert said.scale == (1, 4)
-    assert set(said.references) == {"7", "8"}
-    tabs = written(tmp_path / "mine.tsv", "id\tcaption\tscore\n7\ta dog\t4\n")
-    assert table(tabs, {"7": ["the dog"]}, scale=(1, 5)).scale == (1, 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "has the columns none"),
-        ("image_id,caption\n7,a dog\n", "rating is missing"),
-        ("image_id,caption,rating\n", "mine holds no ratings"),
-        ("image_id,caption,rating\n7,a dog,good\n", "line 2, image '7': the rating is 'good'"),
-        ("image_id,caption,rating\n7,a dog,\n", "line 2, image '7': the rating is ''"),
-        ("image_id,caption,rating\n7,a dog,inf\n", "a finite number"),
-        ("image_id,caption,rating\n,a dog,1\n", "line 2 has no image"),
-        ("image_id,caption,rating\n5,a dog,1\n", "candidate '5#0' is of image '5', which has no references"),
-    ],
-)
-def test_wrong_tables(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(CrossmatchError, match=message):
-        table(written(tmp_path / "mine.csv", text), {"7": ["the dog"]})
-
-
-def test_a_table_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(CrossmatchError, match="is not there"):
-        table(tmp_path / "no.csv", {})
-    (tmp_path / "x.csv").write_bytes(b"image_id,caption,rating\n7,caf\xe9,1\n")
-    with pytest.raises(CrossmatchError, match="is not UTF-8"):
-        table(tmp_path / "x.csv", {})

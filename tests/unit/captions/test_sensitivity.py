@@ -1,11 +1,14 @@
 """Near and far words: what is replaced, that nothing but the meaning differs, and that ties are counted as wrong."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 
 from crossmatch.captions.alternatives import ATTRIBUTES, COMPONENTS, Mentioned, Vocabulary, alternatives, attribute, taken_apart
+from crossmatch.captions.corpus import Corpus
+from crossmatch.captions.frequencies import Frequencies
 from crossmatch.captions.sensitivity import BLIND, Probe, probes, sensitivity
 from crossmatch.captions.tokenise import tokenise
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -137,7 +140,7 @@ def test_the_share_is_that_of_strictly_higher_scores():
         Probe("3", "object", "", "a man", *words, "a guy", "a bus", ("the dog", "a person")),  # neither is
         Probe("4", "property", "size", "a big man", *words, "large man", "red man", ("a large man",)),
     ]
-    rows = {(row.metric, row.component, row.attribute): row for row in sensitivity(given, ["bleu-1", "bleu-2"])}
+    rows = {(row.metric, row.component, row.attribute): row for row in sensitivity(given, ["bleu-1", "bleu-2"]).rows}
     for name in ("bleu-1", "bleu-2"):
         row = rows[name, "object", ""]
         assert (row.right.value, row.ties, row.probes) == pytest.approx((1 / 3, 1 / 3, 3))
@@ -155,25 +158,50 @@ def test_rounding_is_no_difference(found):
               p.source + " zzyx", p.source + " qqvx", p.references)
         for p in found[:100]
     ]  # fmt: skip
-    rows = sensitivity(given, ["bleu", "rouge-l", "cider", "cider-d"])
+    rows = sensitivity(given, ["bleu", "rouge-l", "cider", "cider-d"]).rows
     assert {row.ties for row in rows} == {1.0}
     assert {row.right.value for row in rows} == {0.0}
 
 
 def test_real_captions_tie_by_words_and_not_by_weights(found):
-    rows = {(row.metric, row.component): row for row in sensitivity(found, ["bleu-4", "rouge-l", "cider-d"]) if not row.attribute}
+    told = sensitivity(found, ["bleu-4", "rouge-l", "cider-d"]).rows
+    rows = {(row.metric, row.component): row for row in told if not row.attribute}
     for component in COMPONENTS:
         for name in ("bleu-4", "rouge-l"):
             assert rows[name, component].ties > 0.5
             assert rows[name, component].right.value + rows[name, component].ties > 0.97
-        assert rows["cider-d", component].ties < 0.5
+        assert rows["cider-d", component].ties < rows["bleu-4", component].ties - 0.1  # the words' frequencies tell them apart
     assert rows["bleu-4", "object"].right.low > rows["bleu-4", "action"].right.high
 
 
 def test_a_small_collection_works_too():
     found = probes(SAID)
     assert {probe.component for probe in found} == set(COMPONENTS)
-    assert sensitivity(found, ["cider-d"])[0].metric == "cider-d"
+    assert sensitivity(found, ["cider-d"]).rows[0].metric == "cider-d"
+
+
+def test_the_captions_of_an_image_are_one_document_however_many_probes_it_has():
+    found = probes(SAID)
+    assert len(found) > len(SAID)
+    held = Frequencies.of(Corpus.of(dict.fromkeys(SAID, ""), SAID))
+    plain, whole = sensitivity(found, ["cider-d"]), sensitivity(found, ["cider-d"], held=SAID)
+    told = f"|df:{held.digest}/{len(SAID)}|"
+    assert told in whole.signatures["cider-d"]
+    assert told in plain.signatures["cider-d"]  # every image has a probe here, and a probe names all captions of its image
+    assert "|df:images|" in whole.signature
+    more = {**SAID, "8": ["A dog.", "The dog runs."]}  # without a probe, but a document
+    assert "/8|" in sensitivity(found, ["cider-d"], held=more).signatures["cider-d"]
+    given = sensitivity(found, ["cider-d"], held, held=more)
+    assert (told in given.signatures["cider-d"], told in given.signature) == (True, True)
+    assert given.rows == whole.rows
+
+
+def test_other_probes_have_another_signature():
+    found = probes(SAID)
+    one, two = sensitivity(found, ["bleu-1"]), sensitivity(found[1:], ["bleu-1"])
+    assert one.signature != two.signature
+    assert one.as_json()["metrics"] == {"bleu-1": one.signatures["bleu-1"]}
+    assert json.loads(json.dumps(one.as_json(), allow_nan=False))["rows"][0]["metric"] == "bleu-1"
 
 
 def test_wrong_words_are_refused():

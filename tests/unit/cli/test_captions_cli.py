@@ -79,6 +79,29 @@ def test_values_of_every_caption(crossmatch, tmp_path):
     assert sum(float(row["rouge-l"]) for row in rows) / 3 == pytest.approx(whole, abs=1e-6)
 
 
+def test_the_order_of_a_file_is_of_no_account(crossmatch, tmp_path):
+    (tmp_path / "turned.json").write_text(json.dumps(dict(reversed(list(REFERENCES.items())))))
+    words = ("score", "--candidates", "good.json", "--metrics", "bleu,rouge-l,cider-d", "--json", "--references")
+    assert crossmatch(*words, "refs.json")[1] == crossmatch(*words, "turned.json")[1]
+
+
+def test_the_same_file_twice_is_level_with_itself(crossmatch):
+    code, out, _ = crossmatch(*SCORE, "--candidates", "good.json", "--metrics", "rouge-l", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert list(found) == ["good.json", "good.json (2)", "differences"]
+    assert found["differences"][0]["value"] == 0
+    assert found["differences"][0]["p"] == 1
+
+
+def test_nothing_that_is_read_is_overwritten(crossmatch, tmp_path):
+    (tmp_path / "good.csv").write_text("image_id,caption\n" + "".join(f"{i},{text}\n" for i, text in GOOD.items()))
+    words = ("score", "--candidates", "good.csv", "--references", "refs.json", "--per-caption", "good.csv")
+    code, _, err = crossmatch(*words)
+    assert code == 2
+    assert "good.csv is read, and would be overwritten" in err
+
+
 def test_frequencies_are_kept_and_used(crossmatch, tmp_path):
     code, out, _ = crossmatch("frequencies", "refs.json", "-o", "df.npz")
     assert code == 0
@@ -129,6 +152,12 @@ def test_references_of_a_task(crossmatch, tmp_path):
         (("--by", "tiger"), 2, "cannot be sorted by 'tiger'"),
         (("--frequencies", "df.npz"), 1, "df.npz is not there"),
         (("--candidates", "absent.json"), 1, "absent.json"),
+        (("--metrics", "cider-d+sigma=0"), 2, "sigma is 0.0; a positive number was expected"),
+        (("--metrics", "cider-d+sigma=nan"), 2, "sigma is nan"),
+        (("--metrics", "cider-d+sigma=4+sigma=5"), 2, "was given sigma twice"),
+        (("--metrics", "bleu", "--frequencies", "df.npz"), 2, "--frequencies are for cider"),
+        (("--per-caption", "good.json"), 2, "good.json should end in .csv"),
+        (("--references", ""), 2, "no references were named"),
     ],
 )
 def test_what_is_wrong_is_one_line(crossmatch, words, code, message):
@@ -164,7 +193,7 @@ RATED = """image_id,caption,rating
 
 def test_agreement_with_ratings_of_ones_own(crossmatch, tmp_path):
     (tmp_path / "mine.csv").write_text(RATED)
-    words = ("agree", "--judgements", "mine.csv", "--references", "refs.json", "--metrics", "rouge-l,bleu-1", "--samples", 50)
+    words = ("agree", "--judgements", "mine.csv", "--references", "refs.json", "--metrics", "rouge-l,bleu-1", "--groups", 50)
     code, out, _ = crossmatch(*words, "--scale", "-o", "agree.html")
     assert code == 0
     assert out.startswith("mine: 4 captions of 3 images, 5 ratings")
@@ -175,7 +204,7 @@ def test_agreement_with_ratings_of_ones_own(crossmatch, tmp_path):
     assert code == 0
     assert found["metrics"]["rouge-l"]["tau-b"].keys() == {"value", "low", "high"}
     assert found["differences"][0]["williams"]["freedom"] == 1
-    assert {point["references"] for point in found["curve"]} == {1, 2}
+    assert {point["references"] for point in found["curve"]["points"]} == {1, 2}
     assert "ratings:mean" in found["signature"]
 
 
@@ -184,7 +213,7 @@ def test_agreement_with_ratings_of_ones_own(crossmatch, tmp_path):
     [
         (("--judgements", "mine.csv"), 2, "say what they are compared with: --references FILE"),
         (("--judgements", "mine.csv", "--references", "refs.json", "-o", "a.png"), 2, "a.png should end in .html"),
-        (("--judgements", "absent.csv", "--references", "refs.json"), 1, "absent.csv is not there"),
+        (("--judgements", "absent.csv", "--references", "refs.json"), 1, "absent.csv: No such file"),
         (("--judgements", "flickr9k"), 2, "there is no study 'flickr9k'; there are flickr8k-expert, composite, pascal-50s"),
         (("--judgements", ","), 2, "no study was named"),
         (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "tau"), 2, "there is no caption metric 'tau'"),
@@ -200,7 +229,7 @@ def test_what_is_wrong_with_a_study_is_one_line(crossmatch, tmp_path, words, cod
 
 
 def test_the_studies_of_the_papers(crossmatch, real_data):
-    code, out, _ = crossmatch("agree", "--judgements", "flickr8k-expert,pascal-50s", "--metrics", "bleu-1", "--samples", 20)
+    code, out, _ = crossmatch("agree", "--judgements", "flickr8k-expert,pascal-50s", "--metrics", "bleu-1", "--groups", 20)
     assert code == 0
     assert "5,664 captions of 1,000 images, 16,992 ratings" in out
     assert "(0.323)" in out

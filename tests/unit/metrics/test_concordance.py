@@ -25,7 +25,7 @@ def by_pairs(human: list[float], model: list[float], m: int) -> tuple[float | No
         pairs += 1
     below = (pairs - level_h) * (pairs - level_m)
     n = len(human)
-    return (alike / below**0.5 if below else None, 2 * m * alike / (n * n * (m - 1)) if m > 1 else None)
+    return (alike / below**0.5, 2 * m * alike / (n * n * (m - 1))) if below else (None, None)
 
 
 def mean_rank(values: list[float], value: float) -> float:

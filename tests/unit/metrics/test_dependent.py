@@ -47,7 +47,16 @@ def test_the_order_of_the_two_changes_the_sign_alone() -> None:
 
 def test_metrics_that_are_one_do_not_differ() -> None:
     assert williams(0.5, 0.5, 1.0, 50).p == 1.0
-    assert williams(0.5, 0.5 + 1e-17, 1.0, 50).t == 0.0
+    for r in (0.5 + 1e-15, 0.5 - 1e-15):  # as the correlations of a metric and ten times the metric come out
+        assert (williams(0.5, r, 1.0, 50).t, williams(0.5, r, 1 - 1e-16, 50).p) == (0.0, 1.0)
+
+
+def test_a_difference_without_variance_is_certain() -> None:
+    """K = 0 and r₁ + r₂ = 0: the two lists give the third, and the sign of the difference could not have been another."""
+    one, two = williams(0.6, -0.6, 0.28, 100), williams(-0.6, 0.6, 0.28, 100)
+    assert (one.t, one.p) == (np.inf, 0.0)
+    assert (two.t, two.p) == (-np.inf, 0.0)
+    assert williams(0.6, -0.59, 0.28, 100).p < 1e-9  # nor does it jump beside
 
 
 def test_the_more_alike_the_metrics_the_surer() -> None:
@@ -69,7 +78,8 @@ def test_level_under_the_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "message"), [((0.5, 0.4, 0.3, 3), "3 observations"), ((1.5, 0.4, 0.3, 30), "correlation of 1.5")]
+    ("given_", "message"),
+    [((0.5, 0.4, 0.3, 3), "3 observations"), ((1.5, 0.4, 0.3, 30), "correlation of 1.5"), ((0.5, 0.4, 1.0, 30), "no three lists")],
 )
 def test_errors(given_: tuple[float, float, float, int], message: str) -> None:
     with pytest.raises(CrossmatchError, match=message):

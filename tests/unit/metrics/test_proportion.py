@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from crossmatch.core.outcomes import Outcomes
-from crossmatch.metrics.proportion import apart, choice_shares, mcnemar, paired, share, share_of, share_of_alike, wilson
+from crossmatch.metrics.proportion import apart, choice_shares, mcnemar, paired, share, share_of, share_of_alike, turned, wilson
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (49, 50), (1500, 2933)])
@@ -118,6 +118,64 @@ def test_the_paired_interval_holds_the_truth_and_widens_with_clusters():
     assert abs(held - 570) < 4 * np.sqrt(600 * 0.95 * 0.05)
     copies = paired(np.repeat(first, 4), np.repeat(second, 4), np.repeat(np.arange(150), 4))
     assert copies.high - copies.low == pytest.approx(found.high - found.low, rel=0.1)
+
+
+TRIALS = {"alone": (150, 1), "five of an image": (40, 5), "few images": (8, 6)}
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+@pytest.mark.parametrize(("clusters", "each"), TRIALS.values(), ids=TRIALS)
+@pytest.mark.parametrize("tie", [0.0, 0.5, 1.0])
+def test_the_paired_interval_holds_the_truth_whatever_equal_scores_count(tie, clusters, each, folds):
+    """Answers are right, wrong or equal, and alike within a cluster: one model has more of the equal, the other more right ones."""
+    rng = np.random.default_rng(11)
+    member = np.repeat(np.arange(clusters), each)
+    fold = np.arange(len(member)) % folds
+    worth = np.array([0.0, tie, 1.0])
+    chances = np.array([[0.2, 0.6, 0.2], [0.3, 0.1, 0.6]])
+    truth = float((chances[1] - chances[0]) @ worth)
+    held, trials = 0, 500
+    for _ in range(trials):
+        alike = np.repeat(rng.random((2, clusters)), each, axis=1)
+        drawn = np.where(rng.random(len(member)) < 0.5, alike, rng.random((2, len(member))))
+        first, second = (worth[np.searchsorted(np.cumsum(p), u)] for p, u in zip(chances, drawn, strict=True))
+        found = paired(first, second, member, fold)
+        assert found.low <= found.value <= found.high
+        held += found.low <= truth <= found.high
+    assert held >= trials * 0.95 - 4 * np.sqrt(trials * 0.95 * 0.05)
+
+
+def test_the_interval_of_a_mean_over_tiny_folds_holds_its_value():
+    found = paired(np.zeros(40), np.ones(40), np.arange(40), np.arange(40))
+    assert found.value == pytest.approx(1.0)
+    assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9, 12])
+def test_few_clusters_are_turned_in_every_way(n):
+    """As scipy counts them; with equal parts it is the sign test."""
+    sums = np.random.default_rng(n).normal(0.5, 1, n)
+    slow = stats.permutation_test((sums,), np.sum, permutation_type="samples", n_resamples=np.inf) if n > 1 else None
+    assert turned(sums) == pytest.approx(1.0 if slow is None else slow.pvalue)
+    assert turned(np.ones(n)) == pytest.approx(stats.binomtest(n, n).pvalue)
+
+
+def test_the_test_over_clusters_holds_its_level_from_one_cluster_on():
+    rng = np.random.default_rng(8)
+    for n in (1, 2, 4, 6, 8, 13, 20):
+        found = np.mean([turned(rng.choice([-1.0, 1.0], n)) < 0.05 for _ in range(2000)])
+        assert found <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 2000), n
+
+
+def test_what_p_is_of():
+    """Half right answers have no table of wins and losses; where +1 is rare and -1/2 is common the mean tells nothing."""
+    rng = np.random.default_rng(9)
+    gap = rng.choice([1.0, -0.5, 0.0], p=[0.2, 0.4, 0.4], size=400)
+    found = paired(np.maximum(-gap, 0), np.maximum(gap, 0), np.arange(400))
+    assert (found.test.startswith("the test that turns"), found.clustered) == (True, None)
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(gap.sum()) / np.sqrt((gap**2).sum())))
+    assert mcnemar(int((gap < 0).sum()), int((gap > 0).sum())) < 1e-3  # as the sign test would have it
+    assert paired(np.zeros(4), np.ones(4), np.arange(4)).test == "McNemar's exact test"
 
 
 def test_the_test_over_clusters_keeps_its_level_where_mcnemars_does_not():

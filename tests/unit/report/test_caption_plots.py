@@ -1,13 +1,16 @@
 """The pictures about caption metrics: what is in them, in which order, and that they can be written."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from crossmatch.captions.agree import EVERY
 from crossmatch.captions.human_scale import human_scale
-from crossmatch.captions.reference_curve import EVERY, Point
+from crossmatch.captions.reference_curve import Point
 from crossmatch.captions.sensitivity import BLIND, Noticed
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.proportion import share_of_alike
@@ -106,6 +109,40 @@ def test_a_curve_for_each_group_with_one_scale_and_the_best_first():
     for axes in shown:
         for line in axes.lines:
             assert axes.get_ylim()[0] < min(line.get_ydata()) <= max(line.get_ydata()) < axes.get_ylim()[1]
+
+
+NAN = float("nan")
+
+
+def test_points_without_a_value_are_left_out():
+    """Of the first number of references, of the last, and of a whole metric: the rest is drawn, and the scale holds it."""
+    whole = points((EVERY,))
+    lost = [(METRICS[0], 1), (METRICS[1], 5)]
+    found = [
+        replace(p, value=NAN, low=NAN, high=NAN, least=NAN, most=NAN) if (p.metric, p.references) in lost else p for p in whole
+    ]
+    panel = curve_panel(found)
+    axes = drawn(panel).axes[0]
+    lines = {line.get_label(): line for line in axes.lines if line.get_label() in METRICS}
+    assert [lines[metric].get_xdata().tolist() for metric in METRICS] == [[2, 3, 4, 5], [1, 2, 3, 4]]
+    assert "nan" not in as_svg(panel)
+    assert axes.get_ylim()[1] > 100 * max(p.high for p in found if p.references == 4 and p.metric == METRICS[1])
+    alone = [p for p in found if p.metric == METRICS[0]] + [replace(p, value=NAN) for p in whole if p.metric == METRICS[1]]
+    assert [line.get_label() for line in drawn(curve_panel(alone)).axes[0].lines if line.get_label() in METRICS] == [METRICS[0]]
+    with pytest.raises(CrossmatchError, match="no points"):
+        curve_panel([replace(p, value=NAN) for p in whole])
+
+
+def test_bands_are_claimed_only_where_there_are_some():
+    panel = curve_panel(points())
+    assert "one more random choice of references would lie with 95 %, by 9 of them" in panel.about
+    single = curve_panel([replace(p, least=NAN, most=NAN, draws=1) for p in points()])
+    assert "Bands" not in single.about
+    assert "Bars at the right" in single.about
+    for one, bands in ((panel, 3 * len(METRICS)), (single, 0)):
+        held = [each for axes in drawn(one).axes for each in axes.collections]
+        assert sum(isinstance(each, PolyCollection) for each in held) == bands
+    assert "nan" not in as_svg(single)
 
 
 def test_many_references_have_few_ticks():

@@ -16,6 +16,7 @@ MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )  # byte-order marks, as spreadsheets write
+csv.field_size_limit(2**31 - 1)  # a cell may hold a caption of any length
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 NEAR = 0.85  # an unknown column as near as this to a known one is a slip of the pen, not a column of the user's own
 
