@@ -58,8 +58,9 @@ def test_references(crossmatch, tmp_path):
 def test_references_refuses_by_one_line(crossmatch):
     assert crossmatch("references", *BISON, "-m", "bleu-9")[::2] == (
         2,
-        "crossmatch: references:bleu-9 has no meaning; there are references:overlap, references:rouge-1, references:tfidf, "
-        "references:bow, references:minilm, references:sentence.\n",
+        "crossmatch: references:bleu-9 has no meaning; there are references:overlap, references:rouge-1, references:bleu-1, "
+        "references:bleu-2, references:bleu-3, references:bleu-4, references:rouge-l, references:cider, references:cider-d, "
+        "references:meteor, references:spice, references:tfidf, references:bow, references:minilm, references:sentence.\n",
     )
     code, _, err = crossmatch("references", "-t", "diorama/bivlc", "--size", "tiny")
     assert code == 1
