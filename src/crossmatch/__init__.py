@@ -6,9 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Benchmark", "Captions", "Collection", "CrossmatchError", "Diorama", "Embeddings", "Grounding", "Judgements", "Matrix",
-    "Metric", "Preferences", "Ranks", "Ratings", "Result", "Retrieval", "Trials", "agree", "benchmarks", "compare", "evaluate",
-    "evaluate_all", "judge_captions", "load_data", "load_result", "metric", "rank", "save_result", "truth", "write_report",
+    "Benchmark",
+    "Captions",
+    "Collection",
+    "CrossmatchError",
+    "Diorama",
+    "Embeddings",
+    "Grounding",
+    "Judgements",
+    "Matrix",
+    "Metric",
+    "Preferences",
+    "Ranks",
+    "Ratings",
+    "Result",
+    "Retrieval",
+    "Trials",
+    "agree",
+    "benchmarks",
+    "compare",
+    "evaluate",
+    "evaluate_all",
+    "judge_captions",
+    "load_data",
+    "load_result",
+    "load_study",
+    "metric",
+    "rank",
+    "save_result",
+    "truth",
+    "write_report",
 ]  # fmt: skip
 
 # Where each public name lives; it is imported when it is first used, so that `import crossmatch` costs nothing.
@@ -20,6 +47,7 @@ _HOMES = {
     "evaluate": "run", "evaluate_all": "run",
     "compare": "report.compare", "write_report": "report.html",
     "Captions": "captions.corpus:Corpus", "judge_captions": "captions.judge:judge", "agree": "captions.agree",
+    "load_study": "captions.judgements:study",
     "Ratings": "core.ratings", "Preferences": "core.ratings", "Grounding": "core.grounding",
     "load_result": "core.result:load", "save_result": "core.result:save",
 }  # fmt: skip
@@ -43,6 +71,7 @@ if TYPE_CHECKING:
     from crossmatch.captions.agree import agree
     from crossmatch.captions.corpus import Corpus as Captions
     from crossmatch.captions.judge import judge as judge_captions
+    from crossmatch.captions.judgements import study as load_study
     from crossmatch.core.benchmark import Benchmark, Retrieval
     from crossmatch.core.collection import Collection
     from crossmatch.core.errors import CrossmatchError

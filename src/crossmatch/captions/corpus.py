@@ -65,6 +65,12 @@ class Corpus:
         ...
         crossmatch.core.errors.CrossmatchError: image '8' has references but no candidate, ... or remove its references.
         """
+        for what, held in (("candidates", candidates), ("references", references)):
+            if not isinstance(held, Mapping):
+                raise CrossmatchError(
+                    f"the {what} are {held!r:.60}; a mapping from ids to captions was expected. A file is read by "
+                    "crossmatch.benchmarks.formats.caption_files."
+                )
         lone = next((i for i in candidates if i not in references), None)
         if lone is not None:
             raise CrossmatchError(f"candidate {lone!r} has no references; one or more were expected. Add them, or remove it.")
@@ -125,6 +131,9 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Corpus({len(self):,} candidates, {len(self.references):,} references, {len(self.vocabulary):,} words)"
 
     @cached_property
     def lengths(self) -> IntArray:

@@ -26,6 +26,12 @@ class Judged:
     results: Mapping[str, CaptionResult]
     drawn: Mapping[str, FloatArray]
 
+    def __repr__(self) -> str:
+        return f"Judged({self.name}: {', '.join(f'{name} {one.scores.value:.4f}' for name, one in self.results.items())})"
+
+    def __getitem__(self, metric: str) -> CaptionResult:
+        return self.results[metric]
+
     def interval(self, metric: str) -> tuple[float, float]:
         """The 95 % interval of a corpus value: images are drawn with replacement, document frequencies stay as they are.
 
@@ -43,7 +49,7 @@ class Judged:
         return found
 
 
-def judge(name: str, corpus: Corpus, metrics: Iterable[str], samples: int = SAMPLES, seed: int = 0, **given: Any) -> Judged:
+def judge(name: str, corpus: Corpus, metrics: str | Iterable[str], samples: int = SAMPLES, seed: int = 0, **given: Any) -> Judged:
     """Score candidates by these metrics; what else the metrics need is `given` as to `table.score`.
 
     >>> corpus = Corpus.of({"7": "a dog runs", "8": "a cat"}, {"7": ["a dog is running"], "8": ["the cat sleeps", "a cat"]})
@@ -79,7 +85,7 @@ def compare(judged: Sequence[Judged]) -> list[Compared]:
         if not np.array_equal(first.corpus.ids, other.corpus.ids):
             raise CrossmatchError(
                 f"{first.name} and {other.name} caption different images ({len(first.corpus):,} and {len(other.corpus):,}), or in "
-                "another order; only the same images can be compared. Score the images that both have."
+                "another order; only the same images can be compared. Score those that all have: --partial"
             )
     found = [(other, metric, _apart(first, other, metric)) for other in others for metric in first.results]
     corrected = holm([difference.p for _, _, difference in found])

@@ -59,7 +59,7 @@ CAPTION_METRICS = (
         rouge_l, 1.0, "lin2004rouge, sec. 3", (("beta", BETA), ("references", "max")),
     ),
     CaptionMetric(
-        "cider", ("cider",), "cosine of n-grams weighted by how well they tell images apart",
+        "cider", ("cider",), "cosine of n-grams weighted by how well they tell images apart; coco-caption's CIDEr is cider-d",
         cider, 1.0, "vedantam2015cider, eq. 1 to 3", (("n", ORDERS), ("scale", 1), ("stem", "no")), needs=("frequencies",),
     ),
     CaptionMetric(
@@ -111,9 +111,9 @@ class Asked(NamedTuple):
     options: Facts
 
 
-def chosen(names: Iterable[str]) -> dict[str, Asked]:
-    """The metrics of these names, by the name that each result has. The name of a family stands for all of its numbers, and
-    options follow as in `cider-d+sigma=4`.
+def chosen(names: str | Iterable[str]) -> dict[str, Asked]:
+    """The metrics of these names, by the name that each result has. The name of a family stands for all of its numbers, `all` for
+    all metrics that look at no picture, and options follow as in `cider-d+sigma=4`.
 
     >>> list(chosen(["bleu-4", "cider-d+sigma=4"]))
     ['bleu-4', 'cider-d+sigma=4']
@@ -124,9 +124,11 @@ def chosen(names: Iterable[str]) -> dict[str, Asked]:
     for metric in CAPTION_METRICS:
         known |= {name: [(name, metric)] for name in metric.names}
         known[metric.family] = [(name, metric) for name in metric.names]
+    known["all"] = [pair for m in CAPTION_METRICS if set(m.needs) <= {"frequencies"} for pair in known[m.family]]
     found: dict[str, Asked] = {}
-    for words in names:
-        name, *given = words.split("+")
+    for words in names.split(",") if isinstance(names, str) else names:
+        name, *given = words.strip().split("+")
+        name = name.lower()
         if name not in known:
             raise WrongWords(f"there is no caption metric {name!r}; there are {', '.join(known)}. Choose among these.")
         for each, metric in known[name]:
@@ -161,7 +163,7 @@ def _value(family: str, key: str, text: str, default: object) -> object:
 
 def score(
     corpus: Corpus,
-    names: Iterable[str],
+    names: str | Iterable[str],
     frequencies: Frequencies | None = None,
     *,
     images: Callable[[str], Any] | None = None,

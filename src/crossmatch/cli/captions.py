@@ -44,7 +44,9 @@ def captions() -> None:
 @IMAGES
 @MODEL
 @GROUNDER
-@click.option("--partial", is_flag=True, help="Score images with a candidate only; the references of others are left out.")
+@click.option(
+    "--partial", is_flag=True, help="Score the images with references and a candidate in every file; others are left out."
+)
 @click.option("--leave-one-out", is_flag=True, help="Where a candidate is one of its references, leave that reference out.")
 @click.option("--by", help="What the worst and the best captions are sorted by.  [default: cider-d, or the last metric]")
 @click.option("--per-caption", type=FILE, help="Write the value of every caption to this csv.")
@@ -75,7 +77,11 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
     if frequencies and not any("frequencies" in one.metric.needs for one in asked.values()):
         raise WrongWords(f"--frequencies are for cider and cider-d, which were not asked for: --metrics {metrics},cider-d")
     sets = [read_candidates(path) for path in files]
-    ids = dict.fromkeys(image for candidates in sets for image in candidates)
+    if partial:  # what all of them have can be compared
+        references = {image: texts for image, texts in references.items() if all(image in candidates for candidates in sets)}
+        if not references:
+            raise CrossmatchError(f"no image of {words} has a candidate in {', '.join(map(str, files))}. Check the ids.")
+    ids = dict.fromkeys(image for candidates in sets for image in candidates if not partial or image in references)
     opener = pictures_in(images, ids) if images else opener
     given = {
         "frequencies": Frequencies.load(frequencies) if frequencies else None,
@@ -109,7 +115,7 @@ def _page(
     from crossmatch.report import captions as page
     from crossmatch.report.caption_plots import histogram_panel
 
-    groups, panels = [], []
+    groups, panels = [page.apart(judged[0], one, by, given["images"]) for one in judged[1:]], []
     for one in judged:
         called = f" · {one.name}" if len(judged) > 1 else ""
         values = {name: result.scores.values for name, result in one.results.items()}
@@ -169,7 +175,8 @@ def explain_command(caption: str, picture: Path | None, name: str | None, words:
     references, opener = references_of(words) if words else ({}, None)
     own = references.get(name or "", [])
     if name is not None and not own:
-        raise CrossmatchError(f"image {name!r} is not in {words}. Name one of its {len(references):,} images.")
+        first = next(iter(references))
+        raise CrossmatchError(f"image {name!r} is not in {words}. Name one of its {len(references):,} images, such as {first}.")
     if name is not None:
         opener = pictures_in(images, [name]) if images else opener
         if opener is None:
@@ -184,6 +191,8 @@ def explain_command(caption: str, picture: Path | None, name: str | None, words:
         told = {label: [round(float(weight), 6) for weight in each] for label, each in found.weights.items()}
         boxes = [[round(float(x), 6) for x in box] for box in found.boxes]
         click.echo(json.dumps({"boxes": boxes, **told, **(found.scores or {}), **options}, indent=1))
+    elif found.scores:
+        click.echo("  ".join(f"{name} {value:.4f}" for name, value in found.scores.items()))
 
 
 @captions.command("metrics")
@@ -241,6 +250,7 @@ def _corpus(
     from crossmatch.captions.leave_out import leave_own_out
 
     kept = {image: texts for image, texts in references.items() if image in candidates} if partial else dict(references)
+    candidates = {image: text for image, text in candidates.items() if image in kept} if partial else candidates
     try:
         return Corpus.of(candidates, leave_own_out(candidates, kept) if leave_one_out else kept)
     except CrossmatchError as error:

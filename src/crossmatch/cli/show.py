@@ -34,6 +34,7 @@ EXTRAS = (
     ("hf", "pyarrow"),
     ("data", "eccv_caption"),
     ("language", "wn"),
+    ("captions", "pycocoevalcap"),
     ("language", "textblob-aptagger"),
     ("language", "lemminflect"),
 )

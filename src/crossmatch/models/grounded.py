@@ -250,7 +250,7 @@ class Grounded:
 
     def _words(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         given = torch.from_numpy(numbers)
-        return self.net.embed_words(given), given != PAD
+        return self.net.embed_words(given), given >= FIRST_WORD  # an unknown word is grounded nowhere
 
     def _see(self, images: Sequence[Image]) -> tuple[IntArray, Seen]:
         """The different pictures, seen once each, and which of them each image is. Equal regions with equal content are one."""

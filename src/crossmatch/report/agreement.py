@@ -25,7 +25,7 @@ LABELS = {"tau-b": "τ-b", "tau-c": "τ-c", "spearman": "ρ", "pearson": "r"}
 PRINTED = {"tau-c": "tau", "spearman": "rho"}  # the paper does not say which τ; on Flickr8k-Expert its numbers are τ-c
 MAIN = "tau-c"
 SHOWN = ("tau-c", "tau-b", "spearman", "pearson")
-LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; its CIDEr is CIDEr-D. It does not say which τ it prints."
+LEGEND = "(in parentheses) printed in jiang2019tiger, Tables 1 and 2; its CIDEr is CIDEr-D. Why some differ: docs/results.md"
 
 
 @cache
@@ -45,6 +45,7 @@ def agreement_tables(found: RatingAgreement | PreferenceAgreement) -> list[Table
 
 def _correlations(found: RatingAgreement) -> Table:
     order = np.argsort(-found.values[:, found.coefficients.index(MAIN)], kind="stable").tolist()
+    known = any(study == found.said.name for study, _, _ in printed())
     rows = []
     for m in order:
         name = found.metrics[m]
@@ -52,12 +53,12 @@ def _correlations(found: RatingAgreement) -> Table:
         for coefficient in SHOWN:
             c = found.coefficients.index(coefficient)
             cells.append(f"{found.values[m, c]:.3f} [{found.low[m, c]:.3f}, {found.high[m, c]:.3f}]")
-            if coefficient in PRINTED:
+            if coefficient in PRINTED and known:
                 cells.append(_published(found.said.name, name, PRINTED[coefficient]))
         rows.append(tuple(cells))
     head = [""]
     for coefficient in SHOWN:
-        head += [LABELS[coefficient], *(("published",) if coefficient in PRINTED else ())]
+        head += [LABELS[coefficient], *(("published",) if coefficient in PRINTED and known else ())]
     counted = "each rating is an observation" if found.rating == "each" else "a caption counts with its mean rating"
     images = len(set(found.said.images.tolist()))
     title = f"{found.said.name}: {len(found.said):,} captions of {images:,} images, {len(found.said.values):,} ratings"
@@ -83,8 +84,12 @@ def _accuracies(found: PreferenceAgreement) -> Table:
     counts = [f"{found.groups[g]} {n:,}" for g, n in enumerate(found.counts.tolist()[:-1])]
     title = f"{found.said.name}: which of two captions people prefer ({', '.join(counts)} pairs)"
     rule = {"wrong": "wrong", "half": "half right", "right": "right"}[found.ties]
-    notes = (f"Percent; equal scores are {rule}; the last column counts them.", *_legend(rows))
-    return Table(title, (("", *found.groups, "equal"),), tuple(rows), 1, notes)
+    notes = [f"Percent; equal scores are {rule}; the last column counts them.", *_legend(rows)]
+    if set(found.groups) > {"HC", "HI", "HM", "MM"}:
+        notes.insert(
+            1, "HC: two right captions by people; HI: one of them of another image; HM: by a person and a machine; MM: by machines."
+        )
+    return Table(title, (("", *found.groups, "equal"),), tuple(rows), 1, tuple(notes))
 
 
 def _published(study: str, metric: str, measure: str) -> str:
@@ -125,7 +130,11 @@ def _differences(found: RatingAgreement | PreferenceAgreement) -> list[Table]:
 def _difference(found: RatingAgreement | PreferenceAgreement, n: int, sign: int) -> tuple[str, ...]:
     if isinstance(found, PreferenceAgreement):
         gaps = [100 * sign * float(part[n]) for part in (found.gaps.value, found.gaps.low, found.gaps.high)]
-        return (f"{gaps[0]:.2f}", f"{min(gaps[1:]):.2f} – {max(gaps[1:]):.2f}", p_value(float(found.gaps.p[n])))
+        return (
+            f"{gaps[0] + 0.0:.2f}".replace("-0.00", "0.00"),
+            f"{min(gaps[1:]):.2f} – {max(gaps[1:]):.2f}",
+            p_value(float(found.gaps.p[n])),
+        )
     c = found.coefficients.index(MAIN)
     value, low, high = (sign * float(part[n, c]) for part in (found.gaps.value, found.gaps.low, found.gaps.high))
     first, second = found.pairs[n].tolist()

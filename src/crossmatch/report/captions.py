@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +46,17 @@ def scores_table(judged: Sequence[Judged]) -> Table:
             if n:
                 cells.append(p_value(beyond[name, one.name].p, beyond[name, one.name].floor))
         rows.append(tuple(cells))
-    notes = ["Intervals: bootstrap over images; document frequencies as they are."]
+    notes = ["95 % intervals: bootstrap over images. --json and -o tell the signature of every number."]
+    weighed = [result.signature for name, result in first.results.items() if name.startswith("cider")]
+    if any(f"|df:references/{len(first.corpus)}|" in signature for signature in weighed):
+        notes.append(
+            f"CIDEr: document frequencies of the references of these {len(first.corpus):,} images; --frequencies takes others."
+        )
     if beyond:
-        notes.append(f"p: of the difference to {first.name}, paired bootstrap, Holm's correction over {len(beyond)} tests.")
+        notes.append(
+            f"p: of the difference to {first.name}, by the paired bootstrap over images, or Student's t where no replicate lies on "
+            f"the other side; Holm's correction over {len(beyond)} test{'s' if len(beyond) > 1 else ''}."
+        )
     lengths = first.corpus.references_each
     each = str(lengths.min()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
     title = f"{len(first.corpus):,} captions, {each} reference{'' if each == '1' else 's'} each"
@@ -121,6 +129,7 @@ class Card:
     marks: tuple[tuple[str, str], ...]
     picture: str = ""  # as a data address
     grounding: str = ""  # as svg
+    other: str = ""  # another candidate of the same image, with its name
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,7 @@ def extremes(
     """The captions with the lowest and with the highest values; where many are level, those whose ids come first."""
     values = judged.results[by].scores.values
     order = np.lexsort([judged.corpus.ids, values])
-    shown = min(shown, len(order))
+    shown = max(1, min(shown, len(order) // 2))  # no caption is among the worst and the best
     lowest, highest = order[:shown], np.lexsort([judged.corpus.ids, -values])[:shown]
     groups = []
     for title, which in ((f"Worst by {by}", lowest), (f"Best by {by}", highest)):
@@ -155,6 +164,20 @@ def extremes(
         cards = tuple(_card(judged, n, pictures, ground) for n, ground in zip(which.tolist(), draw, strict=True))
         groups.append(Group(title, told + ".", cards))
     return groups
+
+
+def apart(first: Judged, other: Judged, by: str, pictures: Callable[[str], Image] | None = None, shown: int = SHOWN) -> Group:
+    """The images on which two sets of candidates differ most, either way, in turn."""
+    gap = other.results[by].scores.values - first.results[by].scores.values
+    order = np.lexsort([first.corpus.ids, -np.abs(gap)])[: min(shown, len(gap))]
+    cards = []
+    for n in order[gap[order] != 0].tolist():
+        one, two = (f"{judged.results[by].scores.values[n]:.3f}" for judged in (first, other))
+        own = _card(first, n, pictures, None)
+        marks = ((f"{by}: {first.name}", one), (other.name, two))
+        cards.append(replace(own, marks=marks, other=f"{other.name}: {_caption(other, n) or '(no words)'}"))
+    told = f"{len(cards)} images; in bold what {first.name} says, below it {other.name}."
+    return Group(f"Where {first.name} and {other.name} differ most by {by}", told, tuple(cards))
 
 
 def _card(judged: Judged, n: int, pictures: Callable[[str], Image] | None, grounding: Callable[[str], str] | None) -> Card:
