@@ -1,25 +1,18 @@
-"""The baseline: a small image tower and a small text tower that meet in one space. Trained by `crossmatch.train.dual`.
-
-A trained model is a folder: `model.json` (configuration, vocabulary, recipe, versions) and the weights it names. The
-weights are written first under a name of their own, `model.json` last and at once: there is never half a model.
-"""
+"""The baseline: a small image tower and a small text tower that meet in one space. Trained by `crossmatch.train.dual`."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.errors import MissingDependency
+from crossmatch.models.folder import load_folder, save_folder, weights_of
 
 try:
     import torch
@@ -164,11 +157,8 @@ class Dual:
 
     @property
     def weights(self) -> str:
-        """Twelve hexadecimal digits of the weights: names, shapes and numbers."""
-        digest = hashlib.sha256()
-        for name, values in sorted(self.net.state_dict().items()):
-            digest.update(f"{name}{tuple(values.shape)}".encode() + values.numpy().tobytes())
-        return digest.hexdigest()[:12]
+        """Twelve hexadecimal digits of the weights."""
+        return weights_of(self.net)
 
     @property
     def signature(self) -> str:
@@ -176,63 +166,15 @@ class Dual:
         return f"dual|weights:{self.weights}|pixels:{self.config.pixels}/box|fp32"
 
     def save(self, folder: Path) -> None:
-        """Write the weights, then model.json, each at once; then drop the weights of an earlier model."""
-        folder.mkdir(parents=True, exist_ok=True)
-        weights, buffer = f"weights-{self.weights}.pt", io.BytesIO()
-        torch.save(self.net.state_dict(), buffer)
-        told = {
-            "family": "dual",
-            "weights": weights,
-            "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-            "config": asdict(self.config),
-            "recipe": self.recipe,
-            "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        }
-        _write(folder / weights, buffer.getvalue())
-        _write(folder / "model.json", json.dumps(told, indent=1).encode())
-        for old in folder.glob("weights-*.pt"):
-            if old.name != weights:
-                old.unlink()
+        """Write the model as a folder."""
+        save_folder(self, "dual", folder)
 
     @classmethod
     def load(cls, folder: Path) -> Dual:
         """Read a folder that `save` wrote."""
-        told = _read(folder)
-        try:
-            config = told["config"]
-            model = cls(DualConfig(**(config | {"vocabulary": tuple(config["vocabulary"])})), recipe=told["recipe"])
-            stored = (folder / told["weights"]).read_bytes()
-            if hashlib.sha256(stored).hexdigest() != told["sha256"]:
-                raise ValueError(f"{told['weights']} is not the file that was written")
-            model.net.load_state_dict(torch.load(io.BytesIO(stored), weights_only=True, map_location="cpu"))
-        except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
-            raise CrossmatchError(f"{folder} holds no whole dual encoder ({error}). Train it again.") from None
-        return model
+        return load_folder(folder, "dual", "dual encoder", lambda config, recipe: cls(DualConfig(**config), recipe=recipe))
 
 
 def load(folder: Path) -> Dual:
     """The trained model in this folder."""
     return Dual.load(folder)
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
-    if not path.is_file():
-        raise CrossmatchError(f"{folder} holds no trained model: there is no model.json. Train one, or check the path.")
-    try:
-        told = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CrossmatchError(f"{path} is not json ({error}). Train the model again.") from None
-    if not isinstance(told, dict) or told.get("family") != "dual":
-        raise CrossmatchError(f"{path} does not describe a dual encoder. Check the path.")
-    return told
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All or nothing: a file beside it takes its place when it is complete."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

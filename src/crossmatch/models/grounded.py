@@ -2,18 +2,13 @@
 
 SCAN's image-text attention (lee2018scan, sec. 3.1) over regions that a small CNN looks at one by one, and words that know their
 neighbours. The regions are those that a picture carries, or a fixed grid (see `regions`).
-
-A trained model is a folder: `model.json` (format, configuration, vocabulary, recipe, versions) and the weights that it names. The
-weights are written first under a name of their own, `model.json` last and at once: there is never half a model.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +18,8 @@ from numpy.typing import NDArray
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.grounding import Grounding
-from crossmatch.core.whole import whole_file
 from crossmatch.models.dual import FIRST_WORD, PAD, UNKNOWN, numbered
+from crossmatch.models.folder import load_folder, save_folder, weights_of
 from crossmatch.models.regions import GRID, crops_of, regions_of
 
 try:
@@ -37,7 +32,6 @@ except ImportError as absent:
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMAT = 1  # counts up when a folder is written in another way
 BATCH = 256  # regions that are embedded at once
 IMAGES, TEXTS, WORDS = 16, 64, 4096  # that are compared at once, at most
 TINY = 1e-8  # below this a length counts as none
@@ -284,11 +278,8 @@ class Grounded:
 
     @property
     def weights(self) -> str:
-        """Twelve hexadecimal digits of the weights: names, shapes and numbers."""
-        digest = hashlib.sha256()
-        for name, values in sorted(self.net.state_dict().items()):
-            digest.update(f"{name}{tuple(values.shape)}".encode() + values.numpy().tobytes())
-        return digest.hexdigest()[:12]
+        """Twelve hexadecimal digits of the weights."""
+        return weights_of(self.net)
 
     @property
     def signature(self) -> str:
@@ -297,64 +288,20 @@ class Grounded:
         return f"grounded|weights:{self.weights}|{seen}|scan:i2t/average/{self.config.smoothing:g}|fp32"
 
     def save(self, folder: Path) -> None:
-        """Write the weights, then model.json, each at once; then drop the weights of an earlier model."""
-        folder.mkdir(parents=True, exist_ok=True)
-        weights, buffer = f"weights-{self.weights}.pt", io.BytesIO()
-        torch.save(self.net.state_dict(), buffer)
-        told = {
-            "family": "grounded",
-            "format": FORMAT,
-            "weights": weights,
-            "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-            "config": asdict(self.config),
-            "recipe": self.recipe,
-            "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        }
-        for name, content in ((weights, buffer.getvalue()), ("model.json", json.dumps(told, indent=1).encode())):
-            with whole_file(folder / name) as file:
-                file.write(content)
-        for old in folder.glob("weights-*.pt"):
-            if old.name != weights:
-                old.unlink()
+        """Write the model as a folder."""
+        save_folder(self, "grounded", folder)
 
     @classmethod
     def load(cls, folder: Path) -> Grounded:
         """Read a folder that `save` wrote."""
-        told = _told(folder)
-        try:
-            config = told["config"]
-            model = cls(GroundedConfig(**(config | {"vocabulary": tuple(config["vocabulary"])})), recipe=told["recipe"])
-            stored = (folder / told["weights"]).read_bytes()
-            if hashlib.sha256(stored).hexdigest() != told["sha256"]:
-                raise ValueError(f"{told['weights']} is not the file that was written")
-            model.net.load_state_dict(torch.load(io.BytesIO(stored), weights_only=True, map_location="cpu"))
-        except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
-            raise CrossmatchError(
-                f"{folder} holds no whole grounding model ({str(error).splitlines()[0]}). Train it again."
-            ) from None
-        return model
+        return load_folder(
+            folder, "grounded", "grounding model", lambda config, recipe: cls(GroundedConfig(**config), recipe=recipe)
+        )
 
 
 def load(folder: Path) -> Grounded:
     """The trained model in this folder."""
     return Grounded.load(folder)
-
-
-def _told(folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
-    if not path.is_file():
-        raise CrossmatchError(f"{folder} holds no trained model: there is no model.json. Train one, or check the path.")
-    try:
-        told = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CrossmatchError(f"{path} is not json ({error}). Train the model again.") from None
-    if not isinstance(told, dict) or told.get("family") != "grounded":
-        raise CrossmatchError(f"{path} does not describe a grounding model. Check the path.")
-    if told.get("format") != FORMAT:
-        raise CrossmatchError(
-            f"{path} has format {told.get('format')!r}; this version reads format {FORMAT}. Train the model again."
-        )
-    return told
 
 
 def _alike(lengths: IntArray) -> Iterator[IntArray]:

@@ -103,7 +103,7 @@ def test_an_interrupted_save_leaves_the_old_model_whole(model, tmp_path, monkeyp
             raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr("crossmatch.models.dual.os.replace", dies)
+    monkeypatch.setattr("crossmatch.core.whole.os.replace", dies)
     with pytest.raises(KeyboardInterrupt):
         model.save(tmp_path)
     assert load(tmp_path).weights == first.weights
@@ -114,7 +114,7 @@ def test_an_interrupted_first_save_is_no_model(model, tmp_path, monkeypatch):
     def dies(source, target):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("crossmatch.models.dual.os.replace", dies)
+    monkeypatch.setattr("crossmatch.core.whole.os.replace", dies)
     with pytest.raises(KeyboardInterrupt):
         model.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
