@@ -117,9 +117,9 @@ def main() -> None:
         "\n### Caption scores as BISON predictors",
         "The query against the captions of both images (hu2019bison, sec. 6), on the trials of COCO-BISON whose images' captions "
         "are in the COCO files at hand. `tfidf`, `bow` and `minilm` are text encoders: the mean cosine with the captions. The "
-        "paper has 70.73 for BLEU-4, 70.78 for CIDEr-D, 74.44 for METEOR and 62.79 for SPICE, on all trials. CIDEr-D agrees; BLEU-4 and "
-        "METEOR are lower here and SPICE is higher. BLEU-1 to BLEU-3, means over single references, and references scored against the "
-        "query do not bring BLEU-4 nearer; the reason is not known. SPICE rests on another parser.\n",
+        "paper has 70.73 for BLEU-4, 70.78 for CIDEr-D, 74.44 for METEOR and 62.79 for SPICE, on all trials. CIDEr-D agrees; "
+        "BLEU-4 and METEOR are lower here and SPICE is higher. BLEU-1 to BLEU-3, means over single references, and references "
+        "scored against the query do not bring BLEU-4 nearer; the reason is not known. SPICE rests on another parser.\n",
         markdown(results_table(scores)[0]),
         "\n### A real captioner on COCO-BISON, and altered queries",
         "BLIP-2's caption of an image stands for it, and MiniLM compares it with the query; on the trials both images of which are "
