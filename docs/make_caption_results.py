@@ -183,9 +183,8 @@ WHY = (
     "than the paper's. The person's caption is one of the references of its image and is compared with the others; kept among them, it "
     "would match itself.\n",
     "**PASCAL-50S.** HI, HM and MM agree within the intervals of 1,000 pairs for the n-gram metrics (tests/parity/test_agreement.py). "
-    "HC, two right captions by people, is about ten points higher here for every metric. The data set has two collections of "
-    "judgements, of 11 and of 48 people for each pair, and the paper does not say which one it used; with few people HC is close to "
-    "chance for any metric. That is the likely reason, not a proven one. The five references are also others than the paper's. SPICE "
+    "HC, two right captions by people, is six to thirteen points higher here for every metric. The data set has two collections of "
+    "judgements, of 11 and of 48 people for each pair, and the paper does not say which one it used. That may be the reason; it is not proven. The five references are also others than the paper's. SPICE "
     "loses MM by its ties, which count as wrong.\n",
 )
 

@@ -1,8 +1,5 @@
 """The pages about captions in a real browser: they stand alone, show captions as text, and fit a phone."""
 
-import os
-import shutil
-
 import pytest
 
 from crossmatch.captions.corpus import Corpus
@@ -10,14 +7,9 @@ from crossmatch.captions.judge import judge
 from crossmatch.report.caption_plots import histogram_panel
 from crossmatch.report.captions import extremes, scores_table, write_captions_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    if CHROMIUM is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
-    playwright = pytest.importorskip("playwright.sync_api")
+def page(tmp_path_factory, browser):
     from PIL import Image
 
     candidates = {str(n): f"a dog number {n}" for n in range(30)} | {"30": "<script>document.title = 'gone'</script>", "31": ""}
@@ -29,17 +21,7 @@ def page(tmp_path_factory):
     signatures = [result.signature for result in judged.results.values()]
     path = tmp_path_factory.mktemp("page") / "page.html"
     write_captions_page(path, "Captions: <b>mine</b>", table.title, [table], panels, groups, signatures)
-    with playwright.sync_playwright() as run:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        browser = run.chromium.launch(executable_path=CHROMIUM, args=flags)
-        opened = browser.new_page(viewport={"width": 1200, "height": 900})
-        opened.asked, opened.said = [], []
-        opened.on("request", lambda r: opened.asked.append(r.url))
-        opened.on("console", lambda m: opened.said.append(m.text))
-        opened.on("pageerror", lambda e: opened.said.append(str(e)))
-        opened.goto(path.as_uri())
-        yield opened
-        browser.close()
+    return browser(path)
 
 
 def test_nothing_is_fetched_and_nothing_complains(page):

@@ -1,36 +1,18 @@
 """The report in a real browser: it stands alone, shows its tables and plots, and fits a phone."""
 
-import os
-import shutil
-
 import pytest
 
 import crossmatch as cm
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    if CHROMIUM is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
-    playwright = pytest.importorskip("playwright.sync_api")
+def page(tmp_path_factory, browser):
     results = [
         cm.evaluate(m, "diorama/retrieval", name=name, size="tiny", samples=50, metrics=("hit@1", "map@r", "median-rank"))
         for m, name in (("random", "random"), ("oracle", "<b>oracle</b>"))
     ]
     path = cm.write_report(results, tmp_path_factory.mktemp("report") / "report.html")
-    with playwright.sync_playwright() as run:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        browser = run.chromium.launch(executable_path=CHROMIUM, args=flags)
-        opened = browser.new_page(viewport={"width": 1200, "height": 900})
-        opened.asked, opened.said = [], []
-        opened.on("request", lambda r: opened.asked.append(r.url))
-        opened.on("console", lambda m: opened.said.append(m.text))
-        opened.on("pageerror", lambda e: opened.said.append(str(e)))
-        opened.goto(path.as_uri())
-        yield opened
-        browser.close()
+    return browser(path)
 
 
 def test_nothing_is_fetched_and_nothing_complains(page):

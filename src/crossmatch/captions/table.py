@@ -170,10 +170,12 @@ def score(
     embedder: object = None,
     grounder: object = None,
     tokeniser: str = TOKENISER,
+    facts: Facts = (),
 ) -> dict[str, CaptionResult]:
     """The corpus value, each candidate's value and the signature of each metric, by name. A family is computed once.
 
-    `images` opens the picture of an id, for metrics that look at pictures by an `embedder` or a `grounder`.
+    `images` opens the picture of an id, for metrics that look at pictures by an `embedder` or a `grounder`. `facts` of how the
+    corpus came about join each signature.
 
     >>> corpus = Corpus.of({"7": "a dog runs", "8": "a cat"}, {"7": ["a dog is running"], "8": ["the cat sleeps", "a cat"]})
     >>> result = score(corpus, ["bleu", "cider-d"])["bleu-1"]
@@ -197,17 +199,17 @@ def score(
             label,
             computed[one.metric.family, one.options][one.metric.names.index(one.name)],
             one.metric.best,
-            signature(one, corpus, given, tokeniser),
+            signature(one, corpus, given, tokeniser, facts),
         )
         for label, one in asked.items()
     }
 
 
-def signature(one: Asked, corpus: Corpus, given: dict[str, Any], tokeniser: str = TOKENISER) -> str:
+def signature(one: Asked, corpus: Corpus, given: dict[str, Any], tokeniser: str = TOKENISER, about: Facts = ()) -> str:
     """One line that says how a number came about: tokeniser, references for each candidate, document frequencies, the model and
     the data behind it, options."""
     few, many = corpus.references_each.min(), corpus.references_each.max()
-    facts: list[tuple[str, object]] = [("tok", tokeniser), ("refs", str(few) if few == many else f"{few}-{many}")]
+    facts: list[tuple[str, object]] = [("tok", tokeniser), ("refs", str(few) if few == many else f"{few}-{many}"), *about]
     kept = given["frequencies"]
     for need in one.metric.needs:
         if need == "frequencies":

@@ -27,7 +27,6 @@ class Grounded:
 
     candidate: FloatArray  # s(V, C)
     reference: FloatArray  # s(V, R), the mean over the references
-    boxes: FloatArray | None = None  # (candidates, regions, 4), where the grounder has them
 
 
 def tiger(
@@ -157,7 +156,7 @@ def references_mean(scores: FloatArray, owner: IntArray) -> FloatArray:
 def grounded(corpus: Corpus, *, grounder: Grounder, images: Images, batch: int = BATCH) -> Grounded:
     """Ground every candidate and its references, `batch` images at a time; each picture is opened once."""
     texts = written(corpus)
-    own, mean, boxes = [], [], []
+    own, mean = [], []
     for first in track(range(0, len(corpus), batch), "grounding captions"):
         names = [str(name) for name in corpus.ids[first : first + batch]]
         pictures = [picture(images, name) for name in names]
@@ -169,9 +168,7 @@ def grounded(corpus: Corpus, *, grounder: Grounder, images: Images, batch: int =
         is_own = corpus.is_candidate[at]
         own.append(said.scores[is_own].astype(np.float64))
         mean.append(references_mean(said.scores[~is_own].astype(np.float64), owner[~is_own]))
-        boxes.append(None if said.boxes is None else said.boxes[is_own])
-    placed = [b for b in boxes if b is not None]
-    return Grounded(_joined(own), _joined(mean), _joined(placed) if len(placed) == len(boxes) else None)
+    return Grounded(_joined(own), _joined(mean))
 
 
 def _known(candidate: FloatArray, reference: FloatArray) -> BoolArray:

@@ -88,6 +88,7 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
         "images": opener,
         "embedder": load_embedder(model) if model else None,
         "grounder": load_grounder(grounder) if grounder else None,
+        "facts": (("own", "left-out"),) if leave_one_out else (),
     }
     shown = names_of(files)
     judged = [

@@ -41,7 +41,7 @@ def curve_panel(points: Sequence[Point], what: str = "accuracy, percent", best: 
         for axes, group in zip(grid, groups, strict=False):
             for metric in metrics:
                 _line(axes, [p for p in found if (p.group, p.metric) == (group, metric)], metrics.index(metric), best)
-            middle = sum(ends[group]) / 2
+            middle = min(sum(ends[group]) / 2, 1.02 * best - tall / 2)  # nothing is better than the best
             axes.set_ylim(middle - tall / 2, middle + tall / 2)
             axes.set_xticks(_ticks(sorted({p.references for p in found})))
             axes.set_title(("mean of the groups" if len(groups) > 1 else "") if group == EVERY else group, fontsize=10)

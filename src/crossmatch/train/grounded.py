@@ -8,7 +8,6 @@ import json
 import time
 from copy import deepcopy
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,7 @@ from crossmatch.models.dual import PAD, UNKNOWN, numbered, vocabulary_of
 from crossmatch.models.grounded import Grounded, GroundedConfig, GroundedNet, members_of, places_of
 from crossmatch.models.regions import crops_of, regions_of
 from crossmatch.train.dual import LARGEST_SCALE, WATCHED, WAYS, reproducible
+from crossmatch.train.pictures import Part, in_parts
 
 try:
     import torch
@@ -39,13 +39,12 @@ try:
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
-PART = 250  # scenes that a process draws in one go
 NAMES = ((*SETTINGS, *(kind.name for kind in KINDS)), COLOURS, TEXTURES)  # of a whole picture or of a thing; of things alone
 NUMBERED = tuple({name: n for n, name in enumerate(names)} for names in NAMES)
 WEIGHTS = (1.5, 0.1, 0.1)  # of naming the kind, colour and texture: captions teach the latter two well enough
 UNNAMED = -100  # what a whole picture has instead of a colour and a texture; `cross_entropy` leaves it out
 LARGEST_GRADIENT = 1.0  # a word that no region is like has a steep sim: the slope of x / ‖x‖ near 0
-FORGOTTEN = 0.02  # the share of words that are shown as unknown, so that the model knows what to make of an unknown word
+FORGOTTEN = 0.02  # the share of words that are shown as unknown, so that words know what to make of an unknown neighbour
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class GroundedRecipe:
     pixels: int = 32
     width: int = 14
     dimensions: int = 128
-    smoothing: float = 4.0  # λ; the released SCAN has the same for its image-text attention
+    smoothing: float = 4.0  # λ
     batch: int = 32
     learning_rate: float = 3e-3
     weight_decay: float = 0.05
@@ -93,19 +92,13 @@ def draw_regions(split: str, images: int, pixels: int, seed: int = 0, workers: i
     >>> drawn.crops.shape, drawn.begin.tolist(), len(drawn.captions)
     ((8, 16, 16, 3), [0, 2, 8], 10)
     """
-    parts = [(split, range(at, min(at + PART, images)), pixels, seed) for at in range(0, images, PART)]
-    if len(parts) == 1 or workers == 1:
-        drawn = [_draw(part) for part in track(parts, f"drawing the {split} scenes")]
-    else:
-        with get_context("spawn").Pool(workers) as pool:  # spawn: a fork of a process with torch's threads may hang
-            coming = pool.imap(_draw, parts)
-            drawn = [next(coming) for _ in track(parts, f"drawing the {split} scenes")]
+    drawn = in_parts(_draw, split, images, pixels, seed, workers)
     crops, boxes, labels = (np.concatenate([getattr(d, name) for d in drawn]) for name in ("crops", "boxes", "labels"))
     begin = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(d.begin) for d in drawn]))])
     return Drawn(crops, boxes, labels, begin, [text for d in drawn for text in d.captions])
 
 
-def _draw(part: tuple[str, range, int, int]) -> Drawn:
+def _draw(part: Part) -> Drawn:
     """Scene n depends on the seed, the split and n alone, so any process can make its share."""
     from crossmatch.diorama.draw import draw
 

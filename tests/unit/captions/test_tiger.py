@@ -7,7 +7,7 @@ import pytest
 
 from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.leave_out import leave_own_out
-from crossmatch.captions.tiger import grounded, references_mean, rrs, tiger, wds
+from crossmatch.captions.tiger import references_mean, rrs, tiger, wds
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.grounding import Grounding
 
@@ -152,13 +152,6 @@ def test_huge_scores_overflow_nowhere():
 def test_the_mean_over_references_keeps_the_padding():
     found = references_mean(np.array([[1, 2, np.nan], [3, 4, np.nan], [5, 6, 7]]), np.array([0, 0, 1]))
     np.testing.assert_array_equal(found, [[2, 3, np.nan], [5, 6, 7]])
-
-
-def test_boxes_come_with_the_groundings(corpus):
-    found = grounded(corpus, grounder=Letters(), images=PICTURES, batch=2)
-    assert found.boxes.shape == (3, 4, 4)
-    assert found.candidate.shape == found.reference.shape == (3, 4)
-    np.testing.assert_array_equal(np.isnan(found.candidate).sum(axis=1), [1, 2, 0])
 
 
 def test_a_corpus_of_tokens_alone_cannot_be_grounded():

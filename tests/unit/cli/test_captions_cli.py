@@ -127,7 +127,7 @@ def test_partial_and_leave_one_out(crossmatch, tmp_path):
     found = json.loads(out)["one"]["rouge-l"]
     assert code == 0
     assert found["value"] < 0.5
-    assert "|refs:1|" in found["signature"]
+    assert "|refs:1|own:left-out|" in found["signature"]
 
 
 def test_references_of_a_task(crossmatch, tmp_path):
