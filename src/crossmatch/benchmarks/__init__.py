@@ -11,6 +11,7 @@ from crossmatch.benchmarks.bivlc import BIVLC
 from crossmatch.benchmarks.coco import COCO_1K, COCO_5K, PMRP
 from crossmatch.benchmarks.cxc import CXC, CXC_SIS, CXC_SITS, CXC_STS
 from crossmatch.benchmarks.diorama import DIORAMA_RETRIEVAL
+from crossmatch.benchmarks.diorama_graded import DIORAMA_CXC, DIORAMA_SIS, DIORAMA_SITS, DIORAMA_STS
 from crossmatch.benchmarks.diorama_trials import DIORAMA_BISON, DIORAMA_BIVLC, DIORAMA_SUGARCREPE
 from crossmatch.benchmarks.eccv import ECCV_CAPTION
 from crossmatch.benchmarks.folder import folder_task
@@ -24,7 +25,8 @@ from crossmatch.core.plugins import plugged
 
 BUILT_IN = (
     COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, alterable(BISON), BIVLC, SUGARCREPE, WINOGROUND,
-    DIORAMA_RETRIEVAL, alterable(DIORAMA_BISON), DIORAMA_BIVLC, DIORAMA_SUGARCREPE,
+    DIORAMA_RETRIEVAL, DIORAMA_CXC, DIORAMA_STS, DIORAMA_SIS, DIORAMA_SITS, alterable(DIORAMA_BISON), DIORAMA_BIVLC,
+    DIORAMA_SUGARCREPE,
 )  # fmt: skip
 FILES = {"collection:": folder_task, "trials:": trials_task}  # a task of the user's own: what follows is a path
 
