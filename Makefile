@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 OUT ?= demo
+# open_clip and timm import torchvision, whose build for a CPU alone lacks its compiled operators: apart from all else, for their tests.
+WITH_TORCHVISION := $(VENV)/with-torchvision
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench docs clean
@@ -31,6 +33,8 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/captions.py
 	$(BIN)/python bench/meteor.py
 	$(BIN)/python bench/tiger.py
+	$(BIN)/python bench/scan.py
+	$(BIN)/python bench/embed.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -41,6 +45,8 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_trial_results.py
 	$(BIN)/python docs/make_language.py
 	$(BIN)/python docs/make_caption_results.py
+	$(BIN)/python docs/make_photo_results.py
+	$(BIN)/python docs/make_zoo_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
@@ -54,6 +60,8 @@ $(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
 
 $(VENV)/.dev-ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
+	rm -rf $(WITH_TORCHVISION)
+	$(PIP) install --quiet --no-deps --target $(WITH_TORCHVISION) torchvision==0.28.0 open_clip_torch==3.3.0 timm==1.0.30 ftfy wcwidth
 	@touch $@ $(VENV)/.demo-ready
 
 # The report is looked at in a real browser. Elsewhere than on Debian, install Chromium yourself.

@@ -79,28 +79,23 @@ def alternatives(said: Ratings) -> Table:
 BELOW = 1e-3  # no BLEU-4 of a caption with a common 4-gram is lower; without one it is what the guards of coco-caption leave
 
 
-def by_quality(folder: Path) -> tuple[Table, Table]:
-    """Captions of known quality in the embedded world, by every metric: means by level, and correlation with the level."""
+def by_quality(metrics: tuple[str, ...], **models: object) -> tuple[Table, Table]:
+    """Captions of known quality in the embedded world, by these metrics: means by level, and correlation with the level."""
     world = Diorama.make("test", images=500)
     made = quality_captions(world)
-    train_grounded(folder / "grounded")
-    train_dual(folder / "dual")
     names = [f"{one.image} {one.level}" for one in made]
     corpus = Corpus.of(dict(zip(names, (one.caption for one in made), strict=True)),
                        dict(zip(names, (one.references for one in made), strict=True)))  # fmt: skip
     opener = world.collection.open_image
-    given = {
-        "images": lambda name: opener(name.partition(" ")[0]),
-        "grounder": make_model(str(folder / "grounded")),
-        "embedder": make_model(str(folder / "dual")),
-    }
-    found = judge("diorama", corpus, ALL_METRICS, samples=2, **given).results
+    found = judge(
+        "diorama", corpus, metrics, samples=2, images=lambda name: opener(name.partition(" ")[0]), **models
+    ).results  # fmt: skip
     level = np.array([one.level for one in made])
     quality = np.array([one.quality for one in made], dtype=np.float64)
     image = np.unique([one.image for one in made], return_inverse=True)[1].ravel()
     worded = level != "shuffled words"
     means, agreement = [], []
-    for name in ALL_METRICS:
+    for name in metrics:
         values = found[name].scores.values
         means.append((name, *(f"{values[level == each].mean():.3f}" for each in QUALITY)))
         cells = [name]
@@ -130,7 +125,10 @@ def main(folder: Path) -> None:
     assert isinstance(pascal, PreferenceAgreement)
     curve = by_references(studies["pascal-50s"], METRICS)
     write(HERE / "pictures" / "references.svg", "", [], [curve_panel(curve.points)])
-    quality, order = by_quality(folder)
+    train_grounded(folder / "grounded")
+    train_dual(folder / "dual")
+    models = {"grounder": make_model(str(folder / "grounded")), "embedder": make_model(str(folder / "dual"))}
+    quality, order = by_quality(ALL_METRICS, **models)
     text = known({row[0]: row for row in order.rows})
     lines = ["## Caption metrics", "### BLIP-2's captions of COCO's test split", markdown(blip2()), ""]
     for one in found.values():

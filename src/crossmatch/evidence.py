@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,9 @@ from crossmatch.core.scores import Run, Scores
 from crossmatch.core.standing import Standing, with_absent
 from crossmatch.core.sweep import exact_scores, sweep
 from crossmatch.core.trials import Trials
+from crossmatch.inputs import animated, truncated
 from crossmatch.models.abilities import ImageEncoder, TextEncoder, outcomes_of, scores_of
-from crossmatch.models.cache import ScoreCache
+from crossmatch.models.cache import BATCH, ScoreCache
 
 MACRO = "macro"  # the part in which every category counts the same
 RESERVED = (MACRO, "all", "(none)")
@@ -66,24 +68,54 @@ def _items(held: Collection) -> tuple[object, ...]:
 Found = tuple[dict[str, Part], tuple[str, ...]]
 
 
-def evidence_of(
-    model: object, tasks: list[Task], limited: bool, partial: bool, cache: ScoreCache | None
-) -> tuple[list[Task], list[Found]]:
-    """The parts of each task of a group, from one pass; and the tasks with their data in canonical order.
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The parts of a task, what must be said beside them, and counts of its input, where there is something to say."""
+
+    parts: Mapping[str, Part]
+    notes: tuple[str, ...]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked.
 
     `limited` says that scores may be there of more items than are asked for, `partial` that trials may be left unanswered.
+    `workers` threads open pictures, by default as many as the machine has cores to spare.
     """
+
+    limited: bool = False
+    partial: bool = False
+    cache: ScoreCache | None = field(default=None, repr=False)
+    batch: int = BATCH
+    workers: int | None = None
+
+
+def evidence_of(model: object, tasks: list[Task], asking: Asking) -> tuple[list[Task], list[Evidence]]:
+    """The parts of each task of a group, from one pass; and the tasks with their data in canonical order."""
+    shared, found = _found(model, tasks, asking)
+    out = []
+    for task, (parts, notes) in zip(shared, found, strict=True):
+        cut, counts = truncated(model, task.data)
+        out.append(Evidence(parts, notes + cut + animated(model, task.data), counts))
+    return shared, out
+
+
+def _found(model: object, tasks: list[Task], asking: Asking) -> tuple[list[Task], list[Found]]:
+    how: dict[str, Any] = {"batch": asking.batch, "cache": asking.cache, "workers": asking.workers}
     if isinstance(tasks[0].data, Trials):
         held = [data for task in tasks if isinstance(data := in_order(task.data), Trials)]
-        came = outcomes_of(model, held, limited=limited, partial=partial, cache=cache)
+        came = outcomes_of(model, held, limited=asking.limited, partial=asking.partial, **how)
         shared = [replace(task, data=answered) for task, (answered, _) in zip(tasks, came, strict=True)]
         notes_on = getattr(model, "notes_on", lambda trials: ())
         found = [_trials(whole, *answer) for whole, answer in zip(held, came, strict=True)]
         return shared, [(parts, notes + notes_on(answered)) for (parts, notes), (answered, _) in zip(found, came, strict=True)]
     ordered = _in_order(tasks)
     assert not isinstance(ordered[0].data, Trials)
-    said = scores_of(model, ordered[0].data, partial=limited, cache=cache)
-    return ordered, _parts(said, ordered)
+    said = scores_of(model, ordered[0].data, partial=asking.limited, **how)
+    own = tuple(getattr(model, "notes", ()))
+    return ordered, [(parts, notes + own) for parts, notes in _parts(said, ordered)]
 
 
 def _in_order(tasks: list[Task]) -> list[Task]:

@@ -20,16 +20,18 @@ from crossmatch.core.progress import track
 from crossmatch.core.ranks import TIES
 from crossmatch.core.result import Part, Result, Row
 from crossmatch.core.signature import protocol, system
+from crossmatch.core.skipped import Skipped
 from crossmatch.core.standing import Standing
 from crossmatch.core.trials import Trials
-from crossmatch.evidence import Task, evidence_of, groups_of
+from crossmatch.evidence import Asking, Task, evidence_of, groups_of
+from crossmatch.inputs import without_bad
 from crossmatch.language.alter import ALTERATIONS
 from crossmatch.metrics.measure import Measured, applies, measure, shape_of
 from crossmatch.metrics.significance import SAMPLES, Draws, interval
 from crossmatch.metrics.table import Metric, metric
 from crossmatch.models import make_model
 from crossmatch.models.abilities import abilities
-from crossmatch.models.cache import ScoreCache
+from crossmatch.models.cache import BATCH, ScoreCache
 from crossmatch.models.gate import GATE
 from crossmatch.models.likelihood import HOW, ByLikelihood, as_scorer
 
@@ -50,6 +52,9 @@ def evaluate(
     partial: bool = False,
     likelihood: str | None = None,
     cache: ScoreCache | None = None,
+    skip_bad: bool = False,
+    batch: int = BATCH,
+    workers: int | None = None,
     **options: str,
 ) -> Result:
     """Evaluate a model on a benchmark.
@@ -57,7 +62,9 @@ def evaluate(
     `model` is a name (`random`, `precomputed:FILE`, …), an object with `embed_images` and `embed_texts` (or one of them), with
     `score(images, texts)` or with `log_likelihood(images, texts)`, or a callable `score(images, texts)`. `benchmark` is a name or a
     declaration; `data` saves loading it again; `limit` evaluates a random part of it; `partial` allows trials without an answer;
-    `likelihood` is how a captioner scores, "per-token" or "plain"; other options (`split`, `size`) go to the benchmark.
+    `likelihood` is how a captioner scores, "per-token" or "plain"; `skip_bad` leaves out pictures that cannot be opened, and says
+    so; a model is given `batch` items at a time, and `workers` threads open pictures for it (0: none but the one that computes);
+    other options (`split`, `size`) go to the benchmark.
 
     >>> result = evaluate("oracle", "diorama/retrieval", size="tiny", samples=100)
     >>> result["t2i/truth/map@r"].value
@@ -66,7 +73,7 @@ def evaluate(
     given = None if data is None else [data]
     return evaluate_all(
         model, [benchmark], name=name, ties=ties, samples=samples, seed=seed, data=given, metrics=metrics, limit=limit,
-        partial=partial, likelihood=likelihood, cache=cache, **options,
+        partial=partial, likelihood=likelihood, cache=cache, skip_bad=skip_bad, batch=batch, workers=workers, **options,
     )[0]  # fmt: skip
 
 
@@ -84,6 +91,9 @@ def evaluate_all(
     partial: bool = False,
     likelihood: str | None = None,
     cache: ScoreCache | None = None,
+    skip_bad: bool = False,
+    batch: int = BATCH,
+    workers: int | None = None,
     **options: str,
 ) -> list[Result]:
     """Evaluate a model on several benchmarks. Those on one collection share one embedding pass and one sweep over its scores."""
@@ -95,6 +105,8 @@ def evaluate_all(
         raise WrongWords(f"the seed is {seed}; it counts from zero.")
     if limit is not None and limit < 1:
         raise WrongWords(f"a limit of {limit} leaves nothing to evaluate; take at least 1.")
+    if batch < 1 or (workers is not None and workers < 0):
+        raise WrongWords(f"a batch of {batch} with {workers} workers is none; take at least one item, and no less than 0 workers.")
     title = _printable(name) or (
         model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model)
     )
@@ -105,20 +117,26 @@ def evaluate_all(
     tasks = []
     for n, named in enumerate(benchmarks):
         declared, chosen = benchmark_named(named, options)
-        loaded = declared.loaded(**chosen) if data is None else data[n]
+        loaded = declared.loaded(skip_bad, **chosen) if data is None else data[n]
         tasks.append(Task(declared, loaded if limit is None else limited(loaded, limit, seed), chosen))
     _require_distinct(tasks)
+    skipped: list[tuple[Skipped, ...]] = [()] * len(tasks)
+    said: list[tuple[str, ...]] = [()] * len(tasks)
+    if skip_bad:
+        for n, (kept, left, told) in enumerate(without_bad([task.data for task in tasks], workers)):
+            tasks[n], skipped[n], said[n] = replace(tasks[n], data=kept), left, told
+    asking = Asking(limit is not None or any(skipped), partial, cache, batch, workers)
     results: dict[int, Result] = {}
     for group in groups_of(asked, tasks):
         begun = time.perf_counter()
-        shared, parts = evidence_of(asked, [tasks[n] for n in group], limit is not None, partial, cache)
+        shared, found = evidence_of(asked, [tasks[n] for n in group], asking)
         spent = round((time.perf_counter() - begun) / len(group), 3)
-        for n, task, (found, notes) in zip(group, shared, parts, strict=True):
-            told = _told(task)
-            told |= _answered(task, tasks[n])
-            head = title, task.declared.name, _system(title, asked), told | usual
+        for n, task, seen in zip(group, shared, found, strict=True):
+            changed = _told(task) | _answered(task, tasks[n]) | ({"skipped": str(len(skipped[n]))} if skipped[n] else {})
+            head = title, task.declared.name, _system(title, asked), changed | usual
             cut = (f"partial: {limit:,} of the images or trials, never to be compared with all",) if limit else ()
-            bare = Result(*head, (), found, {"scoring": spent}, samples, seed, ties, cut + notes + _few(found))
+            notes = cut + said[n] + seen.notes + _few(seen.parts)
+            bare = Result(*head, (), seen.parts, {"scoring": spent}, samples, seed, ties, notes, skipped[n], seen.counts)
             results[n] = _summarised(bare, task, metrics, limit)
     return [results[n] for n in range(len(tasks))]
 
@@ -169,7 +187,7 @@ def evaluate_gate(benchmarks: Sequence[str | Benchmark], *, data: Sequence[Loade
     ]  # fmt: skip
 
 
-def with_alterations(name: str, options: Mapping[str, str]) -> list[tuple[str, Loaded]]:
+def with_alterations(name: str, options: Mapping[str, str], skip_bad: bool = False) -> list[tuple[str, Loaded]]:
     """A task with its data, and the same with each alteration of its query; the pictures are those of the first.
 
     >>> [name for name, _ in with_alterations("diorama/bison", {"size": "tiny"})][:2]
@@ -178,7 +196,7 @@ def with_alterations(name: str, options: Mapping[str, str]) -> list[tuple[str, L
     declared, chosen = benchmark_named(name, options)
     if "alter" not in declared.options or "alter" in chosen:
         raise WrongWords(f"{name} has no single query to alter. Alterations are of bison, diorama/bison and trials of one caption.")
-    data = declared.loaded(**chosen)
+    data = declared.loaded(skip_bad, **chosen)
     assert isinstance(data, Trials)
     return [(name, data), *((f"{name}+alter={how}", altered(data, how)) for how in ALTERATIONS)]
 

@@ -37,14 +37,14 @@ def benchmarks() -> Catalog[Benchmark]:
     return Catalog("task", found | {b.name: b for b in plugged(Benchmark)})
 
 
-def load_data(name: str, **options: str) -> Loaded:
-    """The data of a task, by the name that `-t` takes.
+def load_data(name: str, *, skip_bad: bool = False, **options: str) -> Loaded:
+    """The data of a task, by the name that `-t` takes; `skip_bad` leaves empty captions of the user's own out.
 
     >>> load_data("diorama/retrieval", size="tiny").collection.shape
     (50, 250)
     """
     declared, chosen = benchmark_named(name, options)
-    return declared.loaded(**chosen)
+    return declared.loaded(skip_bad, **chosen)
 
 
 def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crossmatch.benchmarks.formats.captions_csv import read_captions_csv
 from crossmatch.benchmarks.formats.coco import read_coco, read_only_coco
-from crossmatch.benchmarks.formats.gathered import Gathered, as_collection
+from crossmatch.benchmarks.formats.gathered import Gathered, as_collection, usable
 from crossmatch.benchmarks.formats.huggingface import read_huggingface
 from crossmatch.benchmarks.formats.images import visible
 from crossmatch.benchmarks.formats.judged import read_judgements
@@ -75,6 +75,7 @@ def folder_benchmark(path: Path | str) -> Benchmark:
         load=partial(load_folder, folder),
         metrics=METRICS,
         options={"positive": "1", "split": ""},
+        skips=True,
     )
 
 
@@ -92,10 +93,11 @@ def folder_task(words: str) -> tuple[Benchmark, dict[str, str]]:
     return folder_benchmark(words), options
 
 
-def load_folder(path: Path, positive: float | str = 1.0, split: str = "") -> Retrieval:
+def load_folder(path: Path, positive: float | str = 1.0, split: str = "", bad: str = "refuse") -> Retrieval:
     """Images, captions and judgements of a folder; which of the layouts it has is told by what is in it.
 
     `judgements` holds `links`, the pairs that the folder came with, and beside it one set for each source in `judgements.csv`.
+    An empty caption is an error, or with `bad="skip"` left out.
     """
     folder, threshold = Path(path), _threshold(positive)
     if not folder.is_dir():
@@ -104,15 +106,15 @@ def load_folder(path: Path, positive: float | str = 1.0, split: str = "") -> Ret
     if split and split == Path(split).name != ".." and (folder / split).is_dir():
         folder, split = folder / split, ""
     try:
-        found = _gathered(folder, split)
+        found, left = usable(_gathered(folder, split)) if bad == "skip" else (_gathered(folder, split), ())
         collection = as_collection(found)
         judged = _judgements_file(folder)
-        more = {} if judged is None else read_judgements(judged, collection, found.aliases, threshold)
+        more = {} if judged is None else read_judgements(judged, collection, found.aliases, threshold, {one.id for one in left})
     except OSError as error:
         raise CrossmatchError(
             f"{error.filename or folder} cannot be read ({error.strerror or error}). Check who may read it."
         ) from None
-    return Retrieval(collection, {"links": Judgements.from_links(collection)} | more)
+    return Retrieval(collection, {"links": Judgements.from_links(collection)} | more, left)
 
 
 def _gathered(folder: Path, split: str) -> Gathered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from crossmatch.benchmarks.formats.trials import (
     pictures_of,
     read_offers,
     record_of,
+    usable_rows,
 )
 from crossmatch.core.benchmark import Benchmark
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -59,21 +61,27 @@ def trials_benchmark(path: Path | str, shape: str = "") -> Benchmark:
         metrics=metrics_of(found),
         options={"shape": "", "categories": ""},
         checks=("shape", "categories"),
+        skips=True,
     )
     return alterable(declared) if found[1] == 1 else declared
 
 
-def load_trials(path: Path, shape: str = "", categories: str = "") -> Trials:
-    """The trials of a file; the images are opened from its folder, or from `images/` beside it, when a model asks for them."""
+def load_trials(path: Path, shape: str = "", categories: str = "", bad: str = "refuse") -> Trials:
+    """The trials of a file; the images are opened from its folder, or from `images/` beside it, when a model asks for them.
+
+    An empty caption is an error, or with `bad="skip"` its trial is left out.
+    """
     path = _existing(path)
     expected = parsed_shape(shape) if shape else None
     try:
         offers = read_offers(path)
+        rows, left = usable_rows(offers) if bad == "skip" else (list(range(len(offers))), ())
+        offers = [offers[n] for n in rows]
         how = (
             f"no image that {path.name} names is in {path.parent} or its images/. Put them there, named as in the file, or "
             "evaluate scores of the trials: -m precomputed:FILE"
         )
-        trials = as_trials(offers, expected, pictures_of(offers, path.parent, how))
+        trials = as_trials(offers, expected, pictures_of(offers, path.parent, how), rows=rows)
     except OSError as error:
         raise CrossmatchError(
             f"{error.filename or path} cannot be read ({error.strerror or error}). Check who may read it."
@@ -85,7 +93,7 @@ def load_trials(path: Path, shape: str = "", categories: str = "") -> Trials:
             f"{strange.where}: trial {strange.id!r} has the category {strange.category!r}; known: {', '.join(known)}. "
             "Mend it, or name it among +categories=a;b."
         )
-    return trials
+    return replace(trials, skipped=left) if left else trials
 
 
 def metrics_of(shape: Shape) -> tuple[str, ...]:

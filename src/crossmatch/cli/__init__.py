@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from crossmatch.cli.captions import captions
 from crossmatch.cli.correlate import correlate
 from crossmatch.cli.data import data
 from crossmatch.cli.export import export
+from crossmatch.cli.train import train
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 RESULTS = click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
@@ -37,7 +39,7 @@ def _attach(command: click.Command) -> None:
 
 
 captions.add_command(agree_command)
-for attached in (analyse, cache_group, captions, correlate, data, export):
+for attached in (analyse, cache_group, captions, correlate, data, export, train):
     _attach(attached)
 
 
@@ -75,6 +77,11 @@ def demo(output: Path, size: str) -> None:
 @click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
 @click.option("--limit", type=click.IntRange(1), help="Evaluate so many random images only; the result is marked as partial.")
 @click.option("--partial", is_flag=True, help="Trials: evaluate those that the file answers; the result is marked as partial.")
+@click.option(
+    "--skip-bad", is_flag=True, help="Leave out pictures that cannot be opened and empty captions; the result lists them."
+)
+@click.option("--batch", type=click.IntRange(1), default=128, show_default=True, help="Items that a model is given at a time.")
+@click.option("--workers", type=click.IntRange(0), help="Threads that open pictures ahead.  [default: cores to spare]")
 @click.option("--likelihood", type=click.Choice(["per-token", "plain"]), help="How a captioner scores.  [default: per-token]")
 @click.option("--alterations", is_flag=True, help="Also ask every query negated, reworded, shuffled and reversed (bison).")
 @click.option("--gate", is_flag=True, help="Also run scorers that know nothing on the same trials, and compare them with theory.")
@@ -84,8 +91,9 @@ def demo(output: Path, size: str) -> None:
 @click.option("--published", is_flag=True, help="Show published results of the same tasks in tables of their own.")
 @click.option("--json", "as_json", is_flag=True, help="Print {task: {metric: value}} on standard output.")
 def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | None, ties: str, split: str | None, size: str | None,
-        limit: int | None, partial: bool, likelihood: str | None, alterations: bool, gate: bool, samples: int, seed: int,
-        cache: Path | None, no_cache: bool, published: bool, as_json: bool) -> None:  # fmt: skip
+        limit: int | None, partial: bool, skip_bad: bool, batch: int, workers: int | None, likelihood: str | None,
+        alterations: bool, gate: bool, samples: int, seed: int, cache: Path | None, no_cache: bool, published: bool,
+        as_json: bool) -> None:  # fmt: skip
     """Evaluate a model. Tasks on one collection share one pass over its images, captions and scores."""
     from crossmatch.benchmarks import load_data
     from crossmatch.cli.cache import score_cache
@@ -100,8 +108,10 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
     named = [task.strip() for task in tasks.split(",") if task.strip()]
     if not named:
         raise WrongWords("no task was named. `crossmatch tasks` lists them all.")
-    if gate and partial:
-        raise WrongWords("the gate answers all trials, so that it does not go with --partial. Run it by itself: -m random --gate")
+    if gate and (partial or skip_bad):
+        word = "--partial" if partial else "--skip-bad"
+        raise WrongWords(f"the gate answers all trials, so that it does not go with {word}. Run it by itself: -m random --gate")
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # of Pillow; such pictures are refused in our words
     if alterations and model.partition(":")[0] in ("precomputed", "detector"):
         raise WrongWords(
             f"{model.partition(':')[0]} answers from a file, which knows nothing of altered queries. Score each altered task, and "
@@ -109,11 +119,15 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
         )
     chosen = tuple(metric(m.strip()).name for m in metrics.split(",")) if metrics else None
     shared: dict[str, Any] = {"ties": ties, "samples": samples, "seed": seed, "metrics": chosen, "limit": limit, **options}
-    loaded = (with_alterations(name, options) if alterations else [(name, load_data(name, **options))] for name in named)
+    loaded = (
+        with_alterations(name, options, skip_bad) if alterations else [(name, load_data(name, skip_bad=skip_bad, **options))]
+        for name in named
+    )
     asked, data = zip(*(pair for each in loaded for pair in each), strict=True)
     results = evaluate_all(
-        model, asked, name=name, data=data, partial=partial, likelihood=likelihood, cache=score_cache(cache, no_cache), **shared
-    )
+        model, asked, name=name, data=data, partial=partial, likelihood=likelihood, cache=score_cache(cache, no_cache),
+        skip_bad=skip_bad, batch=batch, workers=workers, **shared,
+    )  # fmt: skip
     beyond = evaluate_gate(named, data=[data[asked.index(name)] for name in named], **shared) if gate else []
     if as_json:
         told = {_heading(asked[n], r): r.as_json() for n, r in enumerate(results)}
@@ -127,7 +141,7 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
 
 def _heading(named: str, result: Any) -> str:
     """The key of a task in the printed json: as it was asked for, and with what was left out."""
-    cut = "".join(f"+{key}={result.options[key]}" for key in ("limit", "partial") if key in result.options)
+    cut = "".join(f"+{key}={result.options[key]}" for key in ("limit", "partial", "skipped") if key in result.options)
     return (named if "+" in named else result.task) + cut
 
 
@@ -151,39 +165,6 @@ def report(results: tuple[Path, ...], output: Path, published: bool) -> None:
     from crossmatch.report.html import write_report
 
     click.echo(write_report(load_all(list(results)), output, published))
-
-
-@cli.group()
-def train() -> None:
-    """Train a model."""
-
-
-@train.command("dual")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
-@click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
-@click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-def train_dual_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
-    """The small dual encoder on the embedded world: a CNN, a text tower of word trigrams and the in-batch contrastive loss."""
-    from crossmatch.train.dual import train_dual
-
-    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
-    train_dual(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch run -m {output} -t diorama/retrieval")
-
-
-@train.command("grounded")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
-@click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
-@click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-def train_grounded_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
-    """The small grounding model on the embedded world: SCAN's attention between the things in a picture and the words."""
-    from crossmatch.train.grounded import train_grounded
-
-    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
-    train_grounded(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch captions explain --grounder {output} --help")
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""Where the scores of slow models are kept: the options of commands that score, and `crossmatch cache`."""
+"""Where scores and embeddings of slow models are kept: the options of commands that score, and `crossmatch cache`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cache_options(command: Command) -> Command:
     """`--cache DIR` and `--no-cache`, which become the arguments of `score_cache`."""
     off = click.option("--no-cache", is_flag=True, help="Score everything anew, and keep nothing.")
     folder = click.option(
-        "--cache", type=FOLDER, help="Keep the scores of models that score pairs here.  [default: the user's cache folder]"
+        "--cache", type=FOLDER, help="Keep scores of pairs and embeddings here.  [default: the user's cache folder]"
     )
     return folder(off(command))
 
@@ -37,14 +37,15 @@ def score_cache(cache: Path | None, no_cache: bool) -> ScoreCache | None:
 
 @click.group("cache")
 def cache_group() -> None:
-    """See and clear the scores that are kept of models that score pairs."""
+    """See and clear what is kept: scores of models that score pairs, and embeddings of images and texts."""
 
 
 @cache_group.command("list")
 @click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
 def list_cache(cache: Path | None) -> None:
-    """List what is kept: models, pairs, how much is there, and its size."""
+    """List what is kept: models, pairs or items, how much is there, and its size."""
     from crossmatch.models.cache import default_folder
+    from crossmatch.models.embedding_cache import held_embeddings
     from crossmatch.models.shelf import held
     from crossmatch.report.tables import Table, as_text
 
@@ -54,16 +55,25 @@ def list_cache(cache: Path | None) -> None:
         for h in held(folder)
     ]
     head = (("system", "images x captions", "there", "size", "key"),)
-    click.echo(as_text(Table(f"scores in {folder}", head, tuple(rows), 1)) if rows else f"no scores are kept in {folder}")
+    vectors = [(h.system, f"{h.items:,}", f"{h.bytes / 1e6:,.1f} MB", h.folder.name) for h in held_embeddings(folder)]
+    found = [Table(f"scores in {folder}", head, tuple(rows), 1)] if rows else []
+    found += [Table(f"embeddings in {folder}", (("system", "items", "size", "key"),), tuple(vectors), 1)] if vectors else []
+    click.echo("\n\n".join(map(as_text, found)) if found else f"no scores are kept in {folder}, and no embeddings")
 
 
 @cache_group.command("clear")
 @click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
-@click.option("--system", help="Clear the scores of this model alone (its signature, as `cache list` shows it).")
+@click.option("--system", help="Clear what is kept of this model alone (its signature, as `cache list` shows it).")
 def clear_cache(cache: Path | None, system: str | None) -> None:
     """Remove what is kept, and nothing else that may be in the folder."""
     from crossmatch.models.cache import default_folder
+    from crossmatch.models.embedding_cache import clear_embeddings
     from crossmatch.models.shelf import clear
 
-    gone = clear(cache or default_folder(), system)
-    click.echo(f"removed the scores of {len(gone):,} models and collections, {sum(h.bytes for h in gone) / 1e6:,.1f} MB", err=True)
+    folder = cache or default_folder()
+    gone, vectors = clear(folder, system), clear_embeddings(folder, system)
+    click.echo(
+        f"removed the scores of {len(gone):,} models and collections, {sum(h.bytes for h in gone) / 1e6:,.1f} MB, and the "
+        f"embeddings of {len(vectors):,} models, {sum(h.bytes for h in vectors) / 1e6:,.1f} MB",
+        err=True,
+    )

@@ -16,6 +16,7 @@ from crossmatch.core.places import cores, data_folder
 from crossmatch.core.result import Result, load_all
 from crossmatch.metrics.table import FAMILIES
 from crossmatch.models import families
+from crossmatch.models.systems import SYSTEMS
 from crossmatch.report.compare import Comparison, compare
 from crossmatch.report.gate import gate_tables
 from crossmatch.report.tables import Table, as_text, called, comparison_table, results_table
@@ -54,12 +55,21 @@ def list_tasks() -> str:
 
 
 def list_models() -> str:
-    rows = [(f"{f.name}:{f.argument}" if f.argument else f.name, f.abilities, f.about) for f in families().values()]
-    note = (
-        "a folder made by `crossmatch train` is a model too; in Python (cm.evaluate), so is any object with embed_images and "
-        "embed_texts, with score(images, texts) or with log_likelihood(images, texts)"
+    """The models, and below them every retrieval system of the papers with the model that it is here."""
+    rows = [
+        (f"{f.name}:{f.argument}" if f.argument else f.name, f.abilities, f.about, f.weights, f.cite) for f in families().values()
+    ]
+    notes = (
+        "a folder made by `crossmatch train` is a model too, and so is file.py:make_model, a function of yours that makes one; in "
+        "Python (cm.evaluate), any object with embed_images and embed_texts, with score(images, texts) or with "
+        "log_likelihood(images, texts)",
+        "`crossmatch train --list` lists the recipes",
     )
-    return as_text(Table("models", (("name", "ability", "about"),), tuple(rows), 3, (note,)))
+    models = Table("models", (("name", "ability", "about", "weights", "paper"),), tuple(rows), 5, notes)
+    note = "a system by its scores alone is one whose code nobody has made a library of"
+    heads = ("system", "evaluated by", "model", "ability", "weights")
+    systems = Table("systems of the papers", (heads,), tuple(tuple(s) for s in SYSTEMS), 5, (note,))
+    return "\n\n".join(map(as_text, (models, systems)))
 
 
 def list_metrics() -> str:

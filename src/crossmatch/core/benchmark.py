@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.plausible import Plausible
+from crossmatch.core.skipped import Skipped
 from crossmatch.core.trials import Trials
 
 Judged = Judgements | Plausible
@@ -21,10 +22,14 @@ Judged = Judgements | Plausible
 
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """A collection to search and one or more sets of judgements to score by, each under its name."""
+    """A collection to search and one or more sets of judgements to score by, each under its name.
+
+    `skipped` are items that were left out on loading, because they cannot be used and that was asked for.
+    """
 
     collection: Collection
     judgements: Mapping[str, Judged]
+    skipped: tuple[Skipped, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.judgements:
@@ -41,7 +46,7 @@ class Retrieval:
         kept = {name: said for name, said in found.items() if said is not None}
         if not kept:
             raise WrongWords(f"no positive is left among {len(image)} images. Raise --limit.")
-        return Retrieval(collection or self.collection.reordered(image, caption), kept)
+        return Retrieval(collection or self.collection.reordered(image, caption), kept, self.skipped)
 
 
 def sides_of(said: Judged) -> tuple[str, str]:
@@ -78,6 +83,31 @@ def limited(data: Loaded, limit: int, seed: int) -> Loaded:
     return data.reordered(image, np.unique(held.links[np.isin(held.links[:, 0], image), 1]))
 
 
+def without_images(data: Loaded, bad: Container[str]) -> Loaded:
+    """The data without these images: no trial that shows one of them, no link or judgement of them, no caption of them alone.
+
+    A caption that belongs to no image at all is a distractor, and stays.
+    """
+    if isinstance(data, Trials):
+        good = np.array([not any(name in bad for name in row) for row in data.images.tolist()])
+        if not good.any():
+            raise CrossmatchError(f"each of the {len(good):,} trials shows a picture that cannot be used. Mend the pictures.")
+        return data if good.all() else data.chosen(np.flatnonzero(good))
+    held = data.collection
+    good = np.array([name not in bad for name in held.image_ids.tolist()])
+    if good.all():
+        return data
+    linked, kept = (np.zeros(held.shape[1], dtype=bool) for _ in range(2))
+    linked[held.links[:, 1]] = True
+    kept[held.links[good[held.links[:, 0]], 1]] = True
+    try:
+        return data.reordered(np.flatnonzero(good), np.flatnonzero(kept | ~linked))
+    except WrongWords:
+        raise CrossmatchError(
+            f"nothing is left to score without the {(~good).sum():,} of {len(good):,} pictures that cannot be used. Mend them."
+        ) from None
+
+
 @dataclass(frozen=True)
 class Count:
     """What must come out of the data."""
@@ -104,14 +134,15 @@ class Benchmark:
     cite: str = ""
     categories: tuple[str, ...] = ()  # of trials, where they are known: any other is a mistake
     checks: tuple[str, ...] = ()  # options that check the data and change nothing
+    skips: bool = False  # `load(…, bad="skip")` leaves out captions that are empty
 
-    def loaded(self, **options: str) -> Loaded:
-        """The data, with the counts checked where the defaults were kept."""
+    def loaded(self, skip_bad: bool = False, /, **options: str) -> Loaded:
+        """The data, with the counts checked where the defaults were kept. `skip_bad` leaves out empty captions, if it `skips`."""
         unknown = set(options) - set(self.options)
         if unknown:
             takes = ", ".join(self.options) or "none"
             raise WrongWords(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {takes}.")
-        data = self.load(**{**self.options, **options})
+        data = self.load(**{**self.options, **options}, **({"bad": "skip"} if skip_bad and self.skips else {}))
         if self.categories and isinstance(data, Trials):
             _require_known(data, self.categories, self.name)
         if {**self.options, **options} == dict(self.options):

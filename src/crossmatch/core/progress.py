@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,3 +26,31 @@ def track(items: Sequence[T], label: str) -> Iterator[T]:
             yield from bar(items, description=label, console=Console(stderr=True), transient=True)
     else:
         yield from items
+
+
+@contextmanager
+def steps(total: int, label: str, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+    """A bar for work that has more to tell than how far it is: call what it gives with the steps done and a few words.
+
+    >>> with steps(10, "training") as show:
+    ...     show(5, "loss 0.3")
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, said: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda done, said: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(label, total=total, completed=done, said="")
+        yield lambda done, said: shown.update(task, completed=done, said=said)

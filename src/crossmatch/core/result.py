@@ -19,6 +19,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Listed
 from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Pairs
+from crossmatch.core.skipped import Skipped
 from crossmatch.core.standing import Standing
 from crossmatch.core.whole import whole_file
 
@@ -82,6 +83,8 @@ class Result:
     seed: int
     ties: str
     notes: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()  # items that cannot be used, and were left out because that was asked for
+    counts: Mapping[str, int] = field(default_factory=dict)  # of the input, where there is something to say: truncated captions
 
     def __getitem__(self, key: str) -> Row:
         for row in self.rows:
@@ -96,13 +99,13 @@ class Result:
         return f"Result({self.model} on {self.task}: {shown})"
 
     def as_json(self) -> dict[str, float]:
-        """`{part/metric: value}`, rounded to what can be told apart; a spread stands beside its value."""
-        found = {}
+        """`{part/metric: value}`, rounded to what can be told apart; a spread stands beside its value, and counts at the end."""
+        found: dict[str, float] = {}
         for row in self.rows:
             found[row.key] = round(row.value, 4)
             if row.std is not None:
                 found[f"{row.key}-std"] = round(row.std, 4)
-        return found
+        return {**found, **self.counts}
 
 
 def save(result: Result, folder: Path | str) -> Path:
@@ -125,6 +128,7 @@ def save(result: Result, folder: Path | str) -> Path:
         "format": FORMAT, "model": result.model, "task": result.task, "system": result.system, "options": dict(result.options),
         "ties": result.ties, "samples": result.samples, "seed": result.seed, "seconds": dict(result.seconds),
         "notes": list(result.notes), "parts": heads, "rows": [asdict(row) for row in result.rows], "arrays": arrays_hash,
+        "skipped": [asdict(one) for one in result.skipped], "counts": dict(result.counts),
     }  # fmt: skip
     with whole_file(path) as file:
         file.write((json.dumps(head, indent=1) + "\n").encode())
@@ -146,6 +150,7 @@ def load(path: Path) -> Result:
         return Result(
             head["model"], head["task"], head["system"], head["options"], tuple(Row(**row) for row in head["rows"]), parts,
             head["seconds"], head["samples"], head["seed"], head["ties"], tuple(head["notes"]),
+            tuple(Skipped(**one) for one in head.get("skipped", ())), head.get("counts", {}),
         )  # fmt: skip
     except CrossmatchError:
         raise

@@ -12,6 +12,7 @@ import numpy as np
 from crossmatch.core.arrays import FloatArray, IdArray, IntArray, as_ids, frozen
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.outcomes import Outcomes
+from crossmatch.core.skipped import Skipped
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,6 +43,7 @@ class Trials:
     notes: tuple[str, ...] = field(default=(), repr=False)  # what every result on them must say
     by: tuple[str, ...] = field(default=("images",), repr=False)  # what makes two trials that share it depend on each other
     unaltered: np.ndarray[tuple[int, int], np.dtype[np.str_]] | None = field(default=None, repr=False)  # the captions as they were
+    skipped: tuple[Skipped, ...] = field(default=(), repr=False)  # trials that cannot be used, left out because that was asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", as_ids(self.ids, "trial"))
@@ -72,7 +74,7 @@ class Trials:
         parts = (self.ids[which], self.images[which], self.captions[which], self.categories[which])
         assert self.rows is not None
         before = None if self.unaltered is None else self.unaltered[which]
-        return Trials(*parts, self.open_image, self.references, self.rows[which], self.notes, self.by, before)
+        return Trials(*parts, self.open_image, self.references, self.rows[which], self.notes, self.by, before, self.skipped)
 
     def spans(self, count: int) -> bool:
         """Whether the last of these trials is the last row of a file with so many, in the official order."""

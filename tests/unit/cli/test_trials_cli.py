@@ -230,4 +230,4 @@ def test_pictures_beside_a_file_in_the_current_folder_are_found(folder):
 def test_hints_for_what_was_meant(folder):
     done = CliRunner().invoke(cli, ["run", "-m", "random", "-t", "pairs.csv"])
     assert "trials:pairs.csv" in str(done.exception)
-    assert "evaluated in Python" in str(run("-m", "mine.py:Model").exception)
+    assert "there is no file mine.py" in str(run("-m", "mine.py:Model").exception)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,9 +16,14 @@ import numpy as np
 
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.skipped import Skipped
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+MOST_PIXELS = 80_000_000  # of one picture: decoded it fills 240 MB, however small its file is
+ORIENTATION = 0x0112  # the EXIF tag
+MAY_MOVE = (b"GIF8", b"RIFF", b"\x89PNG", b"II*\0", b"MM\0*", b"\0\0\0")  # how files begin that can hold several frames
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,12 @@ class Span:
             file.seek(self.offset)
             return file.read(self.size)
 
+    def begins(self, marks: tuple[bytes, ...]) -> bool:
+        """Whether the first bytes are one of these."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(8).startswith(marks)
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -68,10 +81,11 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Opens an image by its id."""
+    """Opens an image by its id. Several threads may ask it at once."""
 
     stored: Mapping[str, Stored]
     decode: Callable[[bytes, str], Image]
+    concurrent = True
 
     def absent(self, images: Iterable[str]) -> list[str]:
         """Those of the images whose file is not there: better known before hours of work than in the midst of them."""
@@ -80,21 +94,39 @@ class Pictures:
         there = {folder / entry.name for folder in folders if folder.is_dir() for entry in os.scandir(folder)}
         return [name for name, span in spans.items() if span.path not in there]
 
+    def animated(self, images: Iterable[str]) -> list[str]:
+        """Those of the images that are files with several frames, of which the first is taken. Damaged ones are passed over."""
+        found = []
+        for name in images:
+            span = self.stored.get(name)
+            with suppress(Exception):  # a decoder may fail in any way, and will say so when the picture is opened
+                if isinstance(span, Span) and span.begins(MAY_MOVE) and several_frames(span.read()):
+                    found.append(name)
+        return found
+
+    def content(self, image: str) -> bytes:
+        """The sha256 of the encoded picture: what it is known by, wherever it lies and whatever it is called."""
+        return hashlib.sha256(self._read(image)).digest()
+
     def __call__(self, image: str) -> Image:
+        return self.decode(self._read(image), self.stored[image].where)
+
+    def _read(self, image: str) -> bytes:
         if image not in self.stored:
             raise CrossmatchError(f"there is no image {image!r} in the collection. Name one of its {len(self.stored):,} ids.")
         stored = self.stored[image]
         try:
-            held = stored.read()
+            return stored.read()
         except OSError as error:
             raise CrossmatchError(f"{stored.where} cannot be read ({error.strerror or error}). Put it back.") from None
-        return self.decode(held, stored.where)
 
 
 def decoded(held: bytes, where: str) -> Image:
     """An image as RGB, turned as its EXIF orientation says; of an animation the first frame.
 
-    Transparency is dropped, and 16-bit greys keep their upper eight bits (Pillow alone would clip them to white).
+    What counts is the content, not the ending of the name. Transparency is dropped, CMYK and palettes become RGB, and 16-bit greys
+    keep their upper eight bits (Pillow alone would clip them to white). A picture is turned upright because people saw it so when
+    they described it; the pictures of the public benchmarks are stored upright.
 
     >>> decoded(b"not an image", "images/cat.jpg")
     Traceback (most recent call last):
@@ -106,22 +138,61 @@ def decoded(held: bytes, where: str) -> Image:
     except ImportError:
         raise MissingDependency("Pillow", "pictures") from None
     try:
+        if not held:
+            raise ValueError("it has no bytes at all")
         with Image.open(io.BytesIO(held)) as image:
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I;16"):
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels, and at most {MOST_PIXELS:,} are decoded")
+            image.load()
+            turned = image.getexif().get(ORIENTATION, 1) != 1
+            upright = ImageOps.exif_transpose(image) if turned else image  # which copies, even where there is nothing to turn
+            if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
                 return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
-            # by way of RGBA, because a palette with transparent entries would warn
-            return (upright.convert("RGBA") if "transparency" in upright.info else upright).convert("RGB")
+            if "transparency" in upright.info:  # by way of RGBA, because a palette with transparent entries would warn
+                return upright.convert("RGBA").convert("RGB")
+            return upright if upright.mode == "RGB" else upright.convert("RGB")
     except Exception as error:  # a damaged image can fail anywhere inside of its decoder
-        said = str(error).splitlines()[0] if str(error) and "BytesIO" not in str(error) else type(error).__name__
-        raise CrossmatchError(
-            f"{where} cannot be opened as an image ({said}). Replace it, or remove it and its captions."
-        ) from None
+        huge = isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning)
+        told = str(error) if not huge else f"it has more than the {MOST_PIXELS:,} pixels that are decoded"
+        said = told.splitlines()[0] if told and "BytesIO" not in told else type(error).__name__
+        mend = "Scale it down" if huge or "at most" in said else "Replace it, or remove it and its captions"
+        raise CrossmatchError(f"{where} cannot be opened as an image ({said}). {mend}.") from None
+
+
+def several_frames(held: bytes) -> bool:
+    """Whether a file holds an animation, or several pages."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(held)) as image:
+        return bool(getattr(image, "is_animated", False))
+
+
+def usable(found: Gathered) -> tuple[Gathered, tuple[Skipped, ...]]:
+    """What was found without its empty captions, and these; the other captions keep the ids that they would have beside them.
+
+    >>> rows = (Caption("a", "", "line 2"), Caption("a", "A cat.", "line 3"))
+    >>> kept, left = usable(Gathered({"a": Span(Path("a.jpg"))}, rows))
+    >>> kept.captions[0].id, left
+    ('a#1', (Skipped(kind='caption', id='a#0', why='line 2: the caption is empty'),))
+    """
+    named = _named(found.captions)
+    left = tuple(Skipped("caption", str(one.id), f"{one.where}: the caption is empty") for one in named if not one.text)
+    return replace(found, captions=tuple(one for one in named if one.text)), left
+
+
+def _named(captions: Iterable[Caption]) -> list[Caption]:
+    """The captions, each with an id: its own, or the image's with its number."""
+    numbers: Counter[str] = Counter()
+    out = []
+    for one in captions:
+        out.append(one if one.id is not None else replace(one, id=f"{one.image}#{numbers[one.image]}"))
+        numbers[one.image] += 1
+    return out
 
 
 def as_collection(found: Gathered) -> Collection:
     """Images, captions and links. A caption without an id of its own becomes `image#0`, `image#1`, …; one id in several places
-    is one caption of several images, and then its text must be the same everywhere.
+    is one caption of several images, and then its text must be the same everywhere. An empty caption is an error.
 
     >>> rows = (Caption("a", "A cat.", "line 2"), Caption("b", "Pets.", "line 3", id="p"), Caption("a", "Pets.", "line 4", id="p"))
     >>> made = as_collection(Gathered({"a": Span(Path("a.jpg")), "b": Span(Path("b.jpg"))}, rows))
@@ -129,21 +200,19 @@ def as_collection(found: Gathered) -> Collection:
     (['a#0', 'p'], [[0, 0], [1, 1], [0, 1]])
     """
     place = {image: n for n, image in enumerate(found.images)}
-    numbers: Counter[str] = Counter()
     columns: dict[str, int] = {}
     first: list[Caption] = []
     links: dict[tuple[int, int], str] = {}
     for image, stored in found.images.items():
         _require_unicode(image, stored.where)
-    for caption in found.captions:
+    for caption in _named(found.captions):
         _require_unicode(f"{caption.text}{caption.id}", caption.where)
         if not caption.text:
             raise CrossmatchError(
-                f"{caption.where}: the caption of image {caption.image!r} is empty. Write one, or remove it: "
-                "an image without captions is a distractor."
+                f"{caption.where}: the caption of image {caption.image!r} is empty. Write one, or remove it (an image without "
+                "captions is a distractor), or leave out all that are empty: --skip-bad"
             )
-        name = caption.id if caption.id is not None else f"{caption.image}#{numbers[caption.image]}"
-        numbers[caption.image] += 1
+        name = str(caption.id)
         column = columns.setdefault(name, len(columns))
         if column == len(first):
             first.append(caption)

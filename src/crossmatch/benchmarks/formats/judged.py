@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,11 +19,14 @@ MAY = ("source",)
 SOURCE = re.compile(r"[\w.+ -]+")  # it becomes part of names such as i2t/SOURCE
 
 
-def read_judgements(path: Path, collection: Collection, aliases: Mapping[str, str], positive: float) -> dict[str, Judgements]:
+def read_judgements(
+    path: Path, collection: Collection, aliases: Mapping[str, str], positive: float, left_out: Container[str] = ()
+) -> dict[str, Judgements]:
     """Graded pairs under the name that the column `source` gives them, or as `judged`.
 
     An image goes by its id or its file's name, a caption by its id or by its text; a text means every caption that reads so.
     A grade is zero (judged irrelevant) or more; from `positive` on the pair is a positive. Pairs that are not listed are unjudged.
+    Rows about captions with an id among `left_out` are passed over.
     """
     images = {str(name): [n] for n, name in enumerate(collection.image_ids)}
     images |= {name: images[image] for name, image in aliases.items() if name not in images}
@@ -33,6 +36,8 @@ def read_judgements(path: Path, collection: Collection, aliases: Mapping[str, st
         reads[text].append(n)
     said: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
     for row in read_table(path, NEEDS, MAY):
+        if row.cells.get("caption_id") in left_out:
+            continue
         source, grade = _source(row), _grade(row)
         (image,) = _meant(row, {"image_id": images, "image": images})
         for caption in _meant(row, {"caption_id": captions, "caption": reads}):

@@ -17,6 +17,7 @@ from crossmatch.benchmarks.formats.gathered import Pictures, Span, decoded
 from crossmatch.benchmarks.formats.images import refuse_escape
 from crossmatch.benchmarks.formats.table import NEAR, read_table, text_of
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.skipped import Skipped
 from crossmatch.core.trials import Trials
 
 if TYPE_CHECKING:
@@ -95,6 +96,14 @@ def as_trials(
         None if rows is None else np.asarray(rows, dtype=np.int64),
         notes,
     )
+
+
+def usable_rows(offers: Sequence[Offer]) -> tuple[list[int], tuple[Skipped, ...]]:
+    """The places of the trials without an empty caption, and the other trials."""
+    good = [all(text.strip() for text in offer.captions) for offer in offers]
+    left = [offer for offer, fine in zip(offers, good, strict=True) if not fine]
+    skipped = tuple(Skipped("trial", offer.id, f"{offer.where}: a caption is empty") for offer in left)
+    return [n for n, fine in enumerate(good) if fine], skipped
 
 
 def _check(offer: Offer, texts: tuple[str, ...]) -> None:

@@ -1,0 +1,163 @@
+"""Write the part of docs/results.md on the trained retrieval systems, and docs/pictures/uncertainty.svg.
+
+python docs/make_zoo_results.py [FOLDER]        # FOLDER keeps the trained models and the results, `demo/zoo` by default
+
+Trains every recipe on the embedded world, two at a time, and evaluates it on the test split. What is in FOLDER is not made again.
+"""
+
+# ruff: noqa: E501 - prose
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import kendalltau
+
+import crossmatch as cm
+from blocks import replace_block
+from crossmatch.core.result import load_all
+from crossmatch.diorama.world import Diorama
+from crossmatch.models import make_model
+from crossmatch.models.zoo.model import uncertainty_of_images, uncertainty_of_texts
+from crossmatch.report.tables import Table, value_with_error
+from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity
+from make_caption_results import by_quality
+from make_results import markdown
+
+HERE = Path(__file__).parent
+RUN = [sys.executable, "-c", "from crossmatch.cli import main; main()"]
+CHOICES = ("diorama/retrieval", "diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
+GRADED = ("diorama/cxc", "diorama/sts", "diorama/sis", "diorama/sits")
+SEEDS = range(3)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model to train, and what it is evaluated on."""
+
+    name: str
+    recipe: str
+    tasks: tuple[str, ...] = CHOICES
+    set: tuple[str, ...] = ()
+    seed: int = 0
+
+
+POOLED = ("convnet-bow", "convnet-bigru", "obj-bigru", "vse0", "vse-semi-hard", "vse++", "vse-infinity", "vsrn", "pvse-k1", "pvse-k2", "pcme")
+ATTENTION = ("scan-i2t", "scan-t2i", "sgr", "saf")
+DUAL = {"de-i2t": (*CHOICES, *GRADED), "de-t2t": ("diorama/cxc", "diorama/sts"), "de-t2t-i2t": (*CHOICES, *GRADED)}
+MINING = {"none": "vse0", "semi-hard": "vse-semi-hard", "hardest": "vse++"}
+JOBS = (
+    *(Job(name, name, (*CHOICES, *GRADED) if name in ("vse++", "vsrn") else CHOICES) for name in (*POOLED, *ATTENTION)),
+    *(Job(name, name, tasks) for name, tasks in DUAL.items()),
+    *(Job(f"{recipe}-{seed}", recipe, ("diorama/retrieval",), seed=seed) for recipe in MINING.values() for seed in SEEDS if seed),
+    *(Job(f"pvse-k1-{name}", "pvse-k1", ("diorama/retrieval",), (f"objective.negatives={kind}",)) for name, kind in (("none", "sum"), ("semi-hard", "semi-hard"))),
+)  # fmt: skip
+
+
+def made(folder: Path, job: Job) -> dict[str, cm.Result]:
+    """The results of a job, by task; its model is trained and evaluated only if they are not there."""
+    model, results = folder / "models" / job.name, folder / "results" / job.name
+    absent = [task for task in job.tasks if not list(results.glob(f"**/*{task.replace('/', '-')}*"))] if results.is_dir() else list(job.tasks)
+    if absent:
+        told = [word for each in job.set for word in ("--set", each)]
+        subprocess.run([*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True)
+        subprocess.run([*RUN, "run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)], check=True, stdout=subprocess.DEVNULL)
+    return {result.task: result for result in load_all([results])}
+
+
+def all_made(folder: Path) -> dict[str, dict[str, cm.Result]]:
+    """Two jobs at a time, each on one core."""
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda job: made(folder, job), JOBS))
+    return {job.name: results for job, results in zip(JOBS, found, strict=True)}
+
+
+# -- the tables
+
+COLUMNS = (
+    ("i2t R@1, links", "diorama/retrieval", "i2t/links/hit@1"), ("t2i R@1, links", "diorama/retrieval", "t2i/links/hit@1"),
+    ("i2t R@1, truth", "diorama/retrieval", "i2t/truth/hit@1"), ("t2i R@1, truth", "diorama/retrieval", "t2i/truth/hit@1"),
+    ("i2t mAP@R, truth", "diorama/retrieval", "i2t/truth/map@r"), ("t2i mAP@R, truth", "diorama/retrieval", "t2i/truth/map@r"),
+    ("BISON", "diorama/bison", "accuracy"), ("BiVLC I2T", "diorama/bivlc", "i2t"), ("T2I", "diorama/bivlc", "t2i"),
+    ("Group", "diorama/bivlc", "group"), ("SugarCrepe", "diorama/sugarcrepe", "accuracy"),
+)  # fmt: skip
+RETRIEVED = (("i2t", "i2t/sits"), ("t2i", "t2i/sits"), ("t2t", "t2t/sts"), ("i2i", "i2i/sis"))
+
+
+def whole(result: cm.Result, key: str) -> cm.core.result.Row:
+    """A row by its key; of forced choices, that of all trials."""
+    return next(row for row in result.rows if row.key in (key, f"all/{key}"))
+
+
+def cell(results: Mapping[str, cm.Result], task: str, key: str) -> str:
+    return value_with_error(whole(results[task], key)) if task in results else "–"
+
+
+def every_model(found: Mapping[str, Mapping[str, cm.Result]], names: Sequence[str]) -> Table:
+    """BISON's Table 3 and ECCV's Table 4 in one."""
+    rows = [(name, *(cell(found[name], task, key) for _, task, key in COLUMNS)) for name in names]
+    return Table("", (("model", *(head for head, *_ in COLUMNS)),), tuple(rows), 1)
+
+
+def mean_of(results: Mapping[str, cm.Result], key: str) -> float:
+    """The mean of both directions."""
+    return float(np.mean([whole(results["diorama/retrieval"], f"{way}/{key}").value for way in ("i2t", "t2i")]))
+
+
+def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
+    """Three seeds of VSE by which negatives count, and PVSE once: by the links, and by the truth."""
+    rows = []
+    for kind, recipe in MINING.items():
+        seeds = [found[recipe if seed == 0 else f"{recipe}-{seed}"] for seed in SEEDS]
+        cells = [[mean_of(one, key) for one in seeds] for key in ("links/hit@1", "truth/hit@1", "truth/map@r")]
+        rows.append((f"VSE, {kind}", *(f"{np.mean(few):.1f} ({', '.join(f'{x:.1f}' for x in few)})" for few in cells)))
+    for kind, name in (("none", "pvse-k1-none"), ("semi-hard", "pvse-k1-semi-hard"), ("hardest", "pvse-k1")):
+        rows.append((f"PVSE K=1, {kind}", *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r"))))
+    return Table("", (("negatives", "R@1, links", "R@1, truth", "mAP@R, truth"),), tuple(rows), 1)
+
+
+def crisscrossed(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
+    """CxC's Tables 2 to 5: four retrieval tasks and three correlations."""
+    rows = []
+    for name in ("vse++", "vsrn", *DUAL):
+        results = found[name]
+        there = {row.part for row in results["diorama/cxc"].rows}
+        retrieved = [cell(results, "diorama/cxc", f"{part}/hit@1") if part in there else "–" for _, part in RETRIEVED]
+        rows.append((name, *retrieved, *(cell(results, f"diorama/{task}", "bootstrap-spearman") for task in ("sts", "sis", "sits"))))
+    return Table("", (("model", *(f"{way} R@1" for way, _ in RETRIEVED), "STS", "SIS", "SITS"),), tuple(rows), 1)
+
+
+def unsure(folder: Path) -> tuple[Multiplicity, Multiplicity]:
+    """PCME's uncertainty of images and of captions against how many captions and images are true of them."""
+    world, model = Diorama.make("test"), make_model(str(folder / "models" / "pcme"))
+    pictures = [world.picture(n) for n in range(len(world.scenes))]
+    texts = [caption.text for caption in world.captions]
+    owner = np.repeat(np.arange(len(pictures)), len(texts) // len(pictures))
+    return (
+        multiplicity(uncertainty_of_images(model, pictures), world.truth.sum(axis=1)),
+        multiplicity(uncertainty_of_texts(model, texts), world.truth.sum(axis=0), cluster=owner),
+    )
+
+
+def grounded_by(folder: Path) -> Table:
+    """TIGEr and its parts on captions of known quality, with each trained SCAN as the grounding model."""
+    rows = []
+    for name in ("scan-i2t", "scan-t2i"):
+        _, order = by_quality(("tiger", "rrs", "wds"), grounder=make_model(str(folder / "models" / name)))
+        rows += [(f"{row[0]}, {name}", *row[1:]) for row in order.rows]
+    return Table("", order.head, tuple(rows), 1)
+
+
+def main(folder: Path) -> None:
+    found = all_made(folder)
+    replace_block(HERE / "results.md", "zoo", page(folder, found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo/zoo"))

@@ -1,0 +1,84 @@
+"""The systems that the five papers evaluate, and how each is had here: by its released weights, by training, or by its scores.
+
+Names are those of the published tables (`report/papers`); a test holds that none of their retrieval systems is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BISON, CXC, BIVLC, ECCV = "hu2019bison", "parekh2021cxc", "miranda2024bivlc", "chun2022eccv"
+
+OPEN_CLIP = "comes with open_clip, once fetched"
+TRAIN = "crossmatch train {}"
+TIMM = "comes with timm, once fetched"
+NEXT = "training one is not yet here"
+SCORES = "by the authors' code: score with it, then precomputed:FILE"
+
+
+@dataclass(frozen=True)
+class System:
+    """One system of a paper: what it is called there, how to name it here, what it can do, and where its weights are."""
+
+    name: str
+    paper: str
+    model: str
+    ability: str
+    weights: str
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self.name, self.paper, self.model, self.ability, self.weights))
+
+
+def _trained(paper: str, ability: str, **recipes: str) -> tuple[System, ...]:
+    """Systems of one paper that are trained here, by the recipe of each."""
+    return tuple(System(name, paper, "FOLDER", ability, TRAIN.format(recipe)) for name, recipe in recipes.items())
+
+
+SYSTEMS = (
+    *_trained(BISON, "embed", **{"ConvNet+BoW": "convnet-bow", "ConvNet+Bi-GRU": "convnet-bigru", "Obj+Bi-GRU": "obj-bigru"}),
+    *_trained(BISON, "score, ground", **{"SCAN i2t": "scan-i2t", "SCAN t2i": "scan-t2i"}),
+    System("BoW", CXC, "bow", "embed texts", "in the package wordllama (the paper: GloVe)"),
+    System("USE_mling-large", CXC, "sentence:NAME", "embed texts", "its distillation: hf download \
+sentence-transformers/distiluse-base-multilingual-cased-v2"),
+    System("InceptionV3", CXC, "timm:inception_v3", "embed images", TIMM),
+    System("ResNet-152", CXC, "timm:resnet152.tv_in1k", "embed images", TIMM),
+    System("SimCLRv2", CXC, "timm:resnet152,FILE", "embed images", "the authors' checkpoint, converted to PyTorch"),
+    *_trained(CXC, "embed", **{"VSE++": "vse++", "VSRN-github": "vsrn", "DE_I2T": "de-i2t", "DE_T2T+I2T": "de-t2t-i2t"}),
+    *_trained(CXC, "embed texts", DE_T2T="de-t2t"),
+    System("VSRN-paper", CXC, "FOLDER", "embed", "crossmatch train vsrn, twice with two seeds; the paper adds both similarities"),
+    *_trained(ECCV, "embed", **{"VSE0": "vse0", "VSE++": "vse++", "VSRN": "vsrn"}),
+    *_trained(ECCV, "embed", **{f"VSE∞ ({kind})": f"vse-infinity --regions FILE ({kind} features)"
+                                for kind in ("BUTD region", "BUTD grid", "WSL grid")}),
+    *_trained(ECCV, "score", **{"SGR": "sgr", "SAF": "saf", "PVSE K=1": "pvse-k1", "PVSE K=2": "pvse-k2"}),
+    *_trained(ECCV, "score", **{"PVSE K=1, No NM": "pvse-k1 --set objective.negatives=sum",
+                                "PVSE K=1, Semi-hard NM": "pvse-k1 --set objective.negatives=semi-hard",
+                                "PVSE K=1, Hardest NM": "pvse-k1"}),
+    *_trained(ECCV, "embed", **{"PCME": "pcme", "PCME (CutMix pre-trained)": "pcme --regions FILE (its backbone's features)"}),
+    System("VSRN + AOQ", ECCV, "precomputed:FILE", "scores", SCORES),
+    System("CVSE", ECCV, "precomputed:FILE", "scores", SCORES),
+    System("CLIP ViT-B/32", ECCV, "open_clip:ViT-B-32,openai", "embed", OPEN_CLIP),
+    System("CLIP ViT-B/16", ECCV, "open_clip:ViT-B-16,openai", "embed", OPEN_CLIP),
+    System("CLIP ViT-L/14", ECCV, "open_clip:ViT-L-14,openai", "embed", OPEN_CLIP),
+    System("ViLT (zero-shot)", ECCV, "hf:dandelin/vilt-b32-mlm-itm", "score", "hf download dandelin/vilt-b32-mlm-itm"),
+    System("ViLT", ECCV, "hf:dandelin/vilt-b32-finetuned-coco", "score", "hf download dandelin/vilt-b32-finetuned-coco"),
+    System("VinVL (zero-shot)", ECCV, "precomputed:FILE", "scores", SCORES),
+    System("VinVL", ECCV, "precomputed:FILE", "scores", SCORES),
+    System("BLIP", ECCV, "hf:Salesforce/blip-itm-large-coco", "score", "hf download Salesforce/blip-itm-large-coco"),
+    System("CLIP", BIVLC, "open_clip:ViT-B-32,openai", "embed", OPEN_CLIP),
+    System("NegCLIP", BIVLC, "open_clip:ViT-B-32-quickgelu,FILE", "embed", "github.com/mertyg/vision-language-models-are-bows"),
+    System("GNM", BIVLC, "open_clip:ViT-B-32-quickgelu,FILE", "embed", "github.com/ugorsahin/Generative-Negative-Mining"),
+    System("CLIP_COCO", BIVLC, "open_clip:ViT-B-32-quickgelu,FILE", "embed", "github.com/IMirandaM/BiVLC"),
+    System("CLIP_TROHN-Text", BIVLC, "open_clip:ViT-B-32-quickgelu,FILE", "embed", "github.com/IMirandaM/BiVLC"),
+    System("CLIP_TROHN-Img", BIVLC, "open_clip:ViT-B-32-quickgelu,FILE", "embed", "github.com/IMirandaM/BiVLC"),
+    System("Open CapPa", BIVLC, "hf:FOLDER", "log-likelihood", "an image-to-text model of transformers; CapPa's own are in JAX: \
+score with github.com/borisdayma/clip-jax, then precomputed:FILE"),
+    System("VQAScore-XL", BIVLC, "hf:FOLDER,vqa", "score", "an image-text-to-text model of transformers; CLIP-FlanT5 itself needs \
+github.com/linzhiqiu/t2v_metrics: score with it, then precomputed:FILE"),
+    System("VQAScore-XXL", BIVLC, "hf:FOLDER,vqa", "score", "as VQAScore-XL"),
+    *(System(f"{name}{trained}", BISON, "FOLDER", "log-likelihood, caption", NEXT)
+      for name in ("ShowTell", "ShowAttTell", "UpDown") for trained in ("", " (SCST)")),
+    *(System(name, BIVLC, "detector:FILE", "scores", "a file of probabilities; training one is not yet here")
+      for name in ("CLIP_Det", "CLIP_TROHN-Img/Det")),
+)  # fmt: skip

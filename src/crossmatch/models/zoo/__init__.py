@@ -1,0 +1,1 @@
+"""The trainable retrieval systems of the papers, one file per family. `crossmatch.train` trains them, by recipes."""

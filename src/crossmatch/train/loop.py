@@ -1,0 +1,318 @@
+"""The one training loop of the zoo. It goes on where it was interrupted, with the same weights in the end, bit for bit on a CPU.
+
+Nothing in it depends on time: the order of the pairs follows from seed and epoch, the learning rate from the step, and all chance
+from torch's generator, whose state is part of each checkpoint. When a checkpoint is written is a matter of time, and makes no
+difference.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.progress import steps as bar
+from crossmatch.models.checkpoint import require_finite
+from crossmatch.train.batch import Batch
+from crossmatch.train.checkpoints import Checkpoints
+from crossmatch.train.data import Rows, TrainingSet
+from crossmatch.train.dual import reproducible
+from crossmatch.train.judge import SUM, judged
+from crossmatch.train.log import board, write_log
+from crossmatch.train.recipe import TrainSettings, nearest
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as absent:
+    raise MissingDependency("PyTorch", "models") from absent
+
+if TYPE_CHECKING:
+    Objective = Callable[[nn.Module, Batch, Mapping[str, Any]], Tensor]
+
+EVERY = 30.0  # seconds between two checkpoints, at least
+SHARE = 20  # and so many times as long as it takes to write one
+START, END = 25.0, 1e4  # one cycle begins at 1/25 of the learning rate, and ends at 1/10,000 of that
+PROGRESS = "progress"  # what an objective is told beside its options: the share of all steps that are done
+
+
+@dataclass
+class State:
+    """How far a training is. All but the seconds are the same in an interrupted and in an uninterrupted one."""
+
+    epoch: int = 0  # epochs that are done
+    step: int = 0  # steps of the next one that are done
+    losses: list[float] = field(default_factory=list)  # of these steps
+    seconds: float = 0.0
+    best: float = -math.inf
+    best_epoch: int = 0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)  # those of the best epoch
+
+    def finished(self, settings: TrainSettings) -> bool:
+        """All epochs are done, or too many of them brought no improvement."""
+        return self.epoch >= settings.epochs or 0 < settings.patience <= self.epoch - self.best_epoch
+
+    def said(self) -> str:
+        """For the bar: the mean loss of the last steps, and what validation said."""
+        loss = f"loss {np.mean(self.losses[-100:]):.4g}" if self.losses else ""
+        value = f"val {self.rows[-1][SUM]:.1f}, best {self.best:.1f}" if self.rows else ""
+        return " · ".join(filter(None, (loss, value)))
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A model, what it is trained towards, on what, and how.
+
+    `model` has `net`, all of its weights; `match`, which the objective is given; `look`, which makes regions of what the store
+    gives; and `compare`, by which it is validated.
+    """
+
+    model: Any
+    objective: Objective
+    options: Mapping[str, Any]
+    data: TrainingSet
+    validation: TrainingSet
+    settings: TrainSettings
+
+    @property
+    def each(self) -> int:
+        """Steps of an epoch."""
+        return self.data.steps(self.settings.batch)
+
+    @property
+    def total(self) -> int:
+        """Steps of all epochs."""
+        return self.each * self.settings.epochs
+
+    def batches(self, epoch: int, texts: Any, begin: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, but for those at its beginning that are done."""
+        for rows in self.data.batches(self.settings.batch, self.settings.seed, epoch)[begin:]:
+            yield self._batch(rows, texts)
+
+    def _batch(self, rows: Rows, texts: Any) -> Batch:
+        regions = self.model.look(self.data.store.take(rows.image))
+        other = texts[torch.from_numpy(rows.other)] if self.settings.pairs == "captions" else None
+        return Batch(regions, texts[torch.from_numpy(rows.caption)], torch.from_numpy(rows.image), other)
+
+
+def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = False, every: float = EVERY) -> State:
+    """Train, and leave the weights of the best epoch in the model: that with the highest sum of hits on the validation images.
+
+    A checkpoint is written at the end of an epoch, and within it every so many seconds (0: after each step). The folder of the
+    checkpoints must be this process's own (`checkpoints.alone`).
+    """
+    model, settings, output = training.model, training.settings, checkpoints.output
+    with reproducible(settings.seed):
+        torch.set_num_threads(settings.threads)
+        with torch.random.fork_rng(devices=[]):  # a tower that must be loaded draws numbers, one whose output is kept draws none
+            texts = read_all(model, training.data.captions)
+        learners = [p for p in model.net.parameters() if p.requires_grad]
+        optimiser = optimiser_of(learners, settings)
+        state = _resumed(checkpoints, model, optimiser)
+        if state is None:
+            state = State()
+            _require_heard(training, texts)
+        clock = _Clock(state, every)
+
+        def keep() -> None:
+            clock.tick()
+            checkpoints.save(state.epoch * training.each + state.step, _packed(state, model, optimiser))
+            clock.saved()
+
+        if state.rows:
+            write_log(output / "log.csv", state.rows)
+        done = state.epoch * training.each + state.step
+        with board(output / "tensorboard", tensorboard, state.epoch) as show_row, bar(training.total, "training", done) as show:
+            while not state.finished(settings):
+                model.net.train()
+                for batch in training.batches(state.epoch, texts, state.step):
+                    at = state.epoch * training.each + state.step
+                    set_rate(optimiser, learning_rate(settings, at, training.each))
+                    state.losses.append(_stepped(training, batch, at, optimiser, learners, checkpoints))
+                    state.step += 1
+                    show(at + 1, state.said())
+                    if clock.due() and state.step < training.each:
+                        keep()
+                clock.tick()
+                _close_epoch(state, training)
+                keep()
+                write_log(output / "log.csv", state.rows)
+                show_row(state.rows[-1])
+        model.net.load_state_dict(state.weights)
+        model.net.eval()
+    require_finite(model.net, str(output))
+    return state
+
+
+def read_all(model: Any, texts: Sequence[str]) -> Any:
+    """All texts as the network wants them, to be taken by number: what frozen towers make of them once, or numbers of words."""
+    own = getattr(model.match, "read_all", None)
+    return own(list(texts)) if own is not None else model.vocabulary.numbered(texts)
+
+
+def optimiser_of(learners: Sequence[nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
+    """Adam with weight decay as part of the gradient, or AdamW, which decays matrices alone (radford2021clip, sec. 2.5)."""
+    if settings.optimiser == "adam":
+        return torch.optim.Adam(learners, settings.learning_rate, weight_decay=settings.weight_decay)
+    groups = [
+        {"params": [p for p in learners if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in learners if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, settings.learning_rate)
+
+
+def learning_rate(settings: TrainSettings, step: int, each: int) -> float:
+    """The learning rate of a step, counted over all epochs of `each` steps.
+
+        steps       η · decay^⌊epoch / decay_every⌋
+        one-cycle   η/25 up to η along half a cosine in the first steps (`warm_up`), then down to η/250,000; smith2019super
+
+    >>> published = TrainSettings(learning_rate=2e-4, decay_every=15)
+    >>> [learning_rate(published, step, each=100) for step in (0, 1499)]
+    [0.0002, 0.0002]
+    >>> round(learning_rate(published, 1500, each=100), 10)
+    2e-05
+    """
+    top = settings.learning_rate
+    if settings.schedule == "steps":
+        return top * settings.decay ** (step // each // settings.decay_every) if settings.decay_every else top
+    total = each * settings.epochs
+    peak, last = settings.warm_up * total - 1, total - 1
+    begin, end = (top / START, top) if step <= peak else (top, top / START / END)
+    share = step / max(peak, 1) if step <= peak else (step - peak) / max(last - peak, 1)
+    return end + (begin - end) / 2 * (1 + math.cos(math.pi * share))
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def _stepped(training: Training, batch: Batch, at: int, optimiser: torch.optim.Optimizer, learners: list[nn.Parameter],
+             checkpoints: Checkpoints) -> float:  # fmt: skip
+    """One step downhill; gives the loss. A loss or a slope that is no number ends the training before it spoils the weights."""
+    loss = training.objective(training.model.match, batch, {**training.options, PROGRESS: at / training.total})
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = nn.utils.clip_grad_norm_(learners, training.settings.clip or math.inf)
+    value = loss.item()
+    if not (math.isfinite(value) and bool(torch.isfinite(norm))):
+        what = f"the loss is {value}" if not math.isfinite(value) else "the gradient of the loss is not finite"
+        epoch, rate = at // training.each + 1, training.settings.learning_rate
+        clip = "" if training.settings.clip else " or --set train.clip=2"
+        raise CrossmatchError(
+            f"{what} at step {at + 1:,} (epoch {epoch}). The checkpoint before it is kept in {checkpoints.output}; from there it "
+            f"would come to the same. Train in another folder, or with --restart, and --set train.learning_rate={rate / 2:g}{clip}"
+        )
+    optimiser.step()
+    return value
+
+
+def _close_epoch(state: State, training: Training) -> None:
+    """Validate, add a row to the log, keep the weights if they are the best so far. Chance in it is the same after every epoch."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.settings.seed)
+        found = judged(training.model, training.validation)
+    at = (state.epoch + 1) * training.each
+    rate = learning_rate(training.settings, at - 1, training.each)
+    head = {
+        "epoch": state.epoch + 1,
+        "step": at,
+        "seconds": state.seconds,
+        "learning rate": rate,
+        "loss": float(np.mean(state.losses)),
+    }
+    state.rows.append(head | {f"val {name}" if name != SUM else SUM: value for name, value in found.items()})
+    state.epoch, state.step, state.losses = state.epoch + 1, 0, []
+    if found[SUM] > state.best:
+        state.best, state.best_epoch = found[SUM], state.epoch
+        state.weights = {name: values.detach().clone() for name, values in training.model.net.state_dict().items()}
+
+
+def _packed(state: State, model: Any, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    told = {name: getattr(state, name) for name in asdict(State())}
+    return {"state": told, "net": model.net.state_dict(), "optimiser": optimiser.state_dict(), "chance": torch.get_rng_state()}
+
+
+def _resumed(checkpoints: Checkpoints, model: Any, optimiser: torch.optim.Optimizer) -> State | None:
+    """Put weights, optimiser and chance where they were, and say how far it is; nothing if there is no checkpoint."""
+    found = checkpoints.latest()
+    if found is None:
+        return None
+    try:
+        state = State(**found["state"])
+        model.net.load_state_dict(found["net"])
+        optimiser.load_state_dict(found["optimiser"])
+        torch.set_rng_state(found["chance"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CrossmatchError(
+            f"the checkpoint in {checkpoints.output} does not fit this network ({said}). Another version wrote it: begin again "
+            "with --restart, or name another folder."
+        ) from None
+    checkpoints.tell(f"the training in {checkpoints.output} goes on after epoch {state.epoch}, step {state.step}")
+    return state
+
+
+class _Heard(Mapping[str, Any]):
+    """Options that remember which of them were asked for."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options, self.asked = options, set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return self.options[name]
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return name in self.options
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.options)
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+
+def _require_heard(training: Training, texts: Any) -> None:
+    """Refuse an option that the objective never asks for, probably misspelt: a rehearsal at the beginning and at the end."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        training.model.net.eval()
+        batch = next(training.batches(0, texts))
+        asked: set[str] = set()
+        for progress in (0.0, 1.0):
+            options = _Heard({**training.options, PROGRESS: progress})
+            training.objective(training.model.match, batch, options)
+            asked |= options.asked
+    unheard = next((name for name in training.options if name not in asked), None)
+    if unheard is not None:
+        raise WrongWords(f"the objective has no option {unheard!r}. {nearest(unheard, sorted(asked - {PROGRESS}))}")
+
+
+class _Clock:
+    """How long the training took, over all of its parts, and whether it is time for a checkpoint."""
+
+    def __init__(self, state: State, every: float) -> None:
+        self.state, self.every = state, every
+        self.last = self.kept = time.perf_counter()
+
+    def tick(self) -> None:
+        """Bring the seconds of the training up to date."""
+        now = time.perf_counter()
+        self.state.seconds += now - self.last
+        self.last = now
+
+    def due(self) -> bool:
+        return time.perf_counter() - self.kept >= self.every
+
+    def saved(self) -> None:
+        """A checkpoint has been written since the last tick; large ones become rare, unless each step was asked for."""
+        self.kept = time.perf_counter()
+        self.every = self.every and max(self.every, SHARE * (self.kept - self.last))

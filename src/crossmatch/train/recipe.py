@@ -1,0 +1,252 @@
+"""Recipes: small TOML files that say how a system of the zoo is built and trained. Needs no torch.
+
+family = "vse"                       which network
+[model] [features] [objective] [train]     the published sizes, regions, loss and training
+[diorama.model] …                    what differs on the embedded world, which is small
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+
+SUFFIX = ".toml"
+TABLES = ("model", "features", "objective", "train")
+DIORAMA = "diorama"
+# On the embedded world, unless a recipe says otherwise: few words, none of them rare, and few minutes.
+ON_DIORAMA: Mapping[str, Mapping[str, Any]] = {"train": {"fewest": 1, "validation": 300}}
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a network is trained; together with the data, everything that its weights depend on apart from the machine."""
+
+    optimiser: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = field(default=2e-4, metadata={"above": 0})
+    batch: int = field(default=128, metadata={"least": 2})  # pairs of an image and a caption
+    epochs: int = field(default=30, metadata={"least": 1})
+    schedule: Literal["steps", "one-cycle"] = "steps"
+    decay_every: int = field(
+        default=0, metadata={"least": 0}
+    )  # epochs after which the learning rate is multiplied by `decay`; 0: never
+    decay: float = field(default=0.1, metadata={"above": 0, "most": 1})
+    warm_up: float = field(
+        default=0.15, metadata={"above": 0, "most": 1}
+    )  # share of the one cycle in which the learning rate rises
+    clip: float = field(default=0.0, metadata={"least": 0})  # of the gradient's norm; 0: none
+    weight_decay: float = field(default=0.0, metadata={"least": 0})
+    patience: int = field(default=0, metadata={"least": 0})  # epochs without improvement after which training stops; 0: never
+    pairs: Literal["images", "captions"] = "images"  # captions: each row has another caption of its image beside it
+    images: int = field(default=0, metadata={"least": 0})  # to train on, at most; 0: all
+    fewest: int = field(default=4, metadata={"least": 1})  # times that a word must occur to be known; faghri2018vse's released code
+    validation: int = field(default=1000, metadata={"least": 2})  # images, at most, that an epoch is judged by
+    threads: int = field(default=1, metadata={"least": 1})  # sums over several threads depend on their number
+    seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One variant of one family."""
+
+    name: str
+    family: str
+    about: str
+    paper: str  # the key of the paper that published it
+    evaluated_by: tuple[str, ...] = ()  # the keys of those that evaluate it
+    model: Mapping[str, Any] = field(default_factory=dict)  # sizes of the network
+    features: Mapping[str, Any] = field(default_factory=dict)  # where regions come from
+    objective: Mapping[str, Any] = field(default_factory=dict)  # the loss by name, and its options
+    train: TrainSettings = TrainSettings()
+
+    def told(self) -> dict[str, Any]:
+        """What the weights depend on, for model.json."""
+        return {"family": self.family, **{name: dict(getattr(self, name)) for name in TABLES[:-1]}, "train": asdict(self.train)}
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that change with anything that may change the weights."""
+        return hashlib.sha256(json.dumps(self.told(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def recipes() -> dict[str, Recipe]:
+    """The packaged recipes by name, as published."""
+    return {name: load_recipe(name, data="") for name in names()}
+
+
+def names() -> list[str]:
+    """The names of the packaged recipes, by alphabet."""
+    return sorted(file.name.removesuffix(SUFFIX) for file in _home().iterdir() if file.name.endswith(SUFFIX))
+
+
+def is_recipe(name: str) -> bool:
+    """Whether this is the name of a packaged recipe, or a recipe file."""
+    return name in names() or (name.endswith(SUFFIX) and Path(name).is_file())
+
+
+def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe of this name or file. For the embedded world, its tables `[diorama.*]` take precedence; `overrides` have the last
+    word.
+
+    >>> recipe = load_recipe("vse0", overrides=["train.epochs=3"])
+    >>> recipe.family, recipe.train.epochs
+    ('vse', 3)
+    >>> load_recipe("vse0", overrides=["train.epoch=3"])
+    Traceback (most recent call last):
+    ...
+    crossmatch.core.errors.WrongWords: --set train.epoch=3: [train] has no key 'epoch'. Did you mean 'epochs'?
+    """
+    where, table = _read(str(name))
+    tables = {each: dict(table.get(each, {})) for each in TABLES}
+    if data == DIORAMA:
+        special = table.get(DIORAMA, {})
+        for each in TABLES:
+            tables[each] |= {**ON_DIORAMA.get(each, {}), **special.get(each, {})}
+    for word in overrides:
+        _override(tables, word)
+    told = {key: value for key, value in table.items() if key not in (*TABLES, DIORAMA)}
+    called = Path(str(name)).name.removesuffix(SUFFIX)
+    settings = TrainSettings(**checked(tables["train"], TrainSettings, f"{where}: [train]"))
+    return Recipe(called, **told, model=tables["model"], features=tables["features"], objective=tables["objective"], train=settings)
+
+
+def checked(table: Mapping[str, Any], declared: type, where: str, without: Iterable[str] = ()) -> dict[str, Any]:
+    """The values of a table as the fields of a dataclass want them; a word that it has not, or a value of another type, is refused.
+
+    >>> checked({"batch": 64.0}, TrainSettings, "mine.toml: [train]")
+    Traceback (most recent call last):
+    ...
+    crossmatch.core.errors.WrongWords: mine.toml: [train] has batch = 64.0; a whole number was expected.
+    """
+    types, known = get_type_hints(declared), {f.name: f for f in fields(declared) if f.name not in set(without)}
+    out = {}
+    for key, value in table.items():
+        if key not in known:
+            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, known)}")
+        out[key] = _typed(value, types[key], f"{where} has {key} = {_shown(value)}")
+        _require_range(out[key], known[key].metadata, f"{where} has {key} = {_shown(value)}")
+    return out
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Which of the known words may have been meant.
+
+    >>> nearest("margn", ["margin", "negatives"])
+    "Did you mean 'margin'?"
+    """
+    some = list(known)
+    close = get_close_matches(word.lower(), some, n=1, cutoff=0.5)
+    few = ", ".join(some[:8]) + ", …" * (len(some) > 8)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {few or 'none'}."
+
+
+def _home() -> Traversable:
+    return files("crossmatch.train") / "recipes"
+
+
+def _read(name: str) -> tuple[str, dict[str, Any]]:
+    """The file of a recipe as tables, and how to call it in an error."""
+    if name in names():
+        where, raw = name, (_home() / f"{name}{SUFFIX}").read_bytes()
+    elif name.endswith(SUFFIX):
+        try:
+            where, raw = name, Path(name).expanduser().read_bytes()
+        except OSError as error:
+            raise WrongWords(f"the recipe {name} cannot be read ({error.strerror or error}). Check the path.") from None
+    else:
+        raise WrongWords(
+            f"there is no recipe {name!r}. {nearest(name, names())} `crossmatch train --list` lists them all; a recipe of your own "
+            "is a file that ends in .toml."
+        )
+    try:
+        table = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CrossmatchError(f"the recipe {where} is not TOML ({error}). Mend that line.") from None
+    _require_shape(table, where)
+    return where, table
+
+
+def _require_shape(table: dict[str, Any], where: str) -> None:
+    """The words at the top: all known, of the right type, and none that must be there missing."""
+    texts, top = ("family", "about", "paper"), ("family", "about", "paper", "evaluated_by", *TABLES, DIORAMA)
+    for key, value in table.items():
+        if key not in top:
+            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, top)}")
+        if key in (*TABLES, DIORAMA) and not isinstance(value, dict):
+            raise WrongWords(f"{where} has {key} = {_shown(value)}; a table was expected: [{key}].")
+        if key in texts and not isinstance(value, str):
+            raise WrongWords(f"{where} has {key} = {_shown(value)}; a text was expected.")
+    for key, value in table.get(DIORAMA, {}).items():
+        if key not in TABLES or not isinstance(value, dict):
+            raise WrongWords(f"{where} has no table [{DIORAMA}.{key}]. {nearest(key, TABLES)}")
+    missing = next((key for key in texts if key not in table), None)
+    if missing:
+        raise WrongWords(f'{where} does not say its {missing}. Add a line: {missing} = "…"')
+    table["evaluated_by"] = _typed(table.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
+
+
+def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
+    """Put `train.epochs=3` in its place."""
+    key, equals, text = word.partition("=")
+    table, dot, name = key.strip().partition(".")
+    if not equals or not dot or not name or table not in tables:
+        hint = "" if table in tables else f" {nearest(table, TABLES)}"
+        raise WrongWords(f"--set {word}: TABLE.KEY=VALUE was expected, as in --set train.epochs=3.{hint}")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a word needs no quotes
+    if table == "train":
+        value = checked({name: value}, TrainSettings, f"--set {word}: [train]")[name]
+    elif name in tables[table]:
+        value = _typed(value, type(tables[table][name]), f"--set {word}: [{table}] has {name} = {_shown(value)}")
+    tables[table][name] = value
+
+
+WORDED = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def _typed(value: Any, wanted: Any, where: str) -> Any:
+    """The value, if it is of this type; a whole number is a number."""
+    if get_origin(wanted) is Literal:
+        choices = get_args(wanted)
+        if value not in choices:
+            hint = nearest(value, choices) if isinstance(value, str) else ""
+            raise WrongWords(f"{where}; one of {', '.join(map(str, choices))} was expected. {hint}".rstrip())
+        return value
+    if get_origin(wanted) is tuple:
+        inner = get_args(wanted)[0]
+        if not isinstance(value, list) or not all(isinstance(each, inner) for each in value):
+            raise WrongWords(f"{where}; a list was expected, of {WORDED.get(inner, 'value').removeprefix('a ')}s.")
+        return tuple(value)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted in WORDED and type(value) is not wanted:
+        raise WrongWords(f"{where}; {WORDED[wanted]} was expected.")
+    return value
+
+
+def _require_range(value: Any, limits: Mapping[str, Any], where: str) -> None:
+    if not isinstance(value, int | float):
+        return
+    above, least, most = limits.get("above", -math.inf), limits.get("least", -math.inf), limits.get("most", math.inf)
+    if not (value > above and least <= value <= most and math.isfinite(value)):
+        said = [
+            f"above {above}" * ("above" in limits),
+            f"at least {least}" * ("least" in limits),
+            f"at most {most}" * ("most" in limits),
+        ]
+        raise WrongWords(f"{where}; it must be {' and '.join(filter(None, said)) or 'finite'}.")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)

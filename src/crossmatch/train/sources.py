@@ -1,0 +1,242 @@
+"""Where training data come from: the embedded world, a user's own folder, or region features as SCAN's authors lay them out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crossmatch.benchmarks.folder import load_folder
+from crossmatch.core.arrays import IntArray
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.progress import track
+from crossmatch.diorama.grammar import describe
+from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
+from crossmatch.models.dual import pixels_of
+from crossmatch.models.region_files import RegionFile
+from crossmatch.train.data import PROBED, ArrayStore, PixelStore, Store, TrainingSet
+from crossmatch.train.pictures import Part, draw_split, in_parts
+
+LOOKED_AT = 1000  # images in which repeats are looked for
+HELD_OUT = 0.1  # share of the images of a collection that validates, unless it has a folder for that
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Data to train on and to validate with, known by a hash before they are made."""
+
+    name: str
+    digest: str
+    load: Callable[[], tuple[TrainingSet, TrainingSet]]
+    file: str = ""  # where the regions come from, if they are not computed here
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for beside the name of the data."""
+
+    images: int | None = None  # to train on, at most
+    size: str = "default"  # of the embedded world
+    validation: str | None = None  # a folder of its own
+    regions: Path | None = None  # region features that are there
+    judged: int = 1000  # images to validate with, at most
+
+
+def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
+    """The data of this name: `diorama`, `collection:FOLDER`, or `precomp:FOLDER` in SCAN's layout."""
+    kind, colon, rest = data.partition(":")
+    if kind not in SOURCES or bool(colon and rest) != (kind != "diorama"):
+        raise WrongWords(f"there are no data {data!r} to train on. Say diorama, collection:FOLDER, or precomp:FOLDER.")
+    if asked.regions is not None and kind != "collection":
+        raise WrongWords(f"--regions goes with --data collection:FOLDER; {data} has its own regions. Leave it out.")
+    if asked.validation is not None and kind != "collection":
+        raise WrongWords(f"--validation goes with --data collection:FOLDER; {data} has a split of its own. Leave it out.")
+    if asked.images is not None and asked.images < 2:
+        raise WrongWords(f"--images {asked.images} cannot be trained on; it takes 2 images at least.")
+    return SOURCES[kind](rest, features, asked)
+
+
+# The embedded world
+
+
+def _diorama(_: str, features: Mapping[str, Any], asked: Asked) -> Source:
+    if asked.size not in SIZES:
+        raise WrongWords(f"the world has no size {asked.size!r}; it comes as {', '.join(SIZES)}.")
+    there = SIZES[asked.size]
+    train = min(there["train"], asked.images or there["train"])
+    val = min(asked.judged, there["val"])
+    probe = _diorama_split("train", PROBED, features).digest
+    told = hashlib.sha256(f"diorama {train} {val} {sorted(features.items())} {probe}".encode()).hexdigest()[:12]
+    return Source("diorama", told, lambda: (_diorama_split("train", train, features), _diorama_split("val", val, features)))
+
+
+def _diorama_split(split: str, images: int, features: Mapping[str, Any]) -> TrainingSet:
+    given = dict(features)
+    owners = np.repeat(np.arange(images), CAPTIONS_PER_SCENE)
+    links = np.stack([owners, np.arange(len(owners))], axis=1)
+    if given.pop("kind", "regions") == "pixels":
+        pictures, captions = draw_split(split, images, int(given.get("side", 64)))
+        return TrainingSet(PixelStore(pictures), tuple(captions), links)
+    from crossmatch.models.zoo.features import Extractor
+    from crossmatch.train.features import diorama_features
+
+    store = diorama_features(split, images, Extractor(**given))
+    captions = [text for part in in_parts(_described, split, images, 0) for text in part]
+    return TrainingSet(store, tuple(captions), links)
+
+
+def _described(part: Part) -> list[str]:
+    """The captions of some scenes, five after another."""
+    split, numbers, _, seed = part
+    return [
+        caption.text for n in numbers for caption in describe(sample_scene("diorama", seed, split, n), "diorama", seed, split, n)
+    ]
+
+
+# A user's own folder
+
+
+def _collection(rest: str, features: Mapping[str, Any], asked: Asked) -> Source:
+    held, folders = _read(rest, asked, features), f"collection:{rest}"
+    if asked.validation is None:
+        train, val = _held_out(held.collection, asked.judged)
+        both = held.only(train, asked.images), held.only(val, asked.judged)
+    else:
+        own = _read(asked.validation.removeprefix("collection:"), asked, features)
+        both = held.only(None, asked.images), own.only(None, asked.judged)
+    told = hashlib.sha256(b"".join(each.told() for each in both)).hexdigest()[:12]
+    file = "" if asked.regions is None else asked.regions.name
+    return Source(folders, told, lambda: (both[0].made(), both[1].made()), file)
+
+
+@dataclass(frozen=True, eq=False)
+class _Folder:
+    """A collection with where its regions come from; nothing is computed before it is `made`."""
+
+    collection: Collection
+    features: Mapping[str, Any]
+    regions: Path | None
+
+    def only(self, images: IntArray | None, most: int | None) -> _Folder:
+        """These images that have captions, in the order of their ids, at most so many."""
+        linked = np.unique(self.collection.links[:, 0])
+        chosen = linked if images is None else linked[np.isin(linked, images)]
+        chosen = chosen[np.argsort(self.collection.image_ids[chosen], kind="stable")][:most]
+        captions = np.unique(self.collection.links[np.isin(self.collection.links[:, 0], chosen), 1])
+        return _Folder(self.collection.reordered(chosen, captions), self.features, self.regions)
+
+    def told(self) -> bytes:
+        """What the training set depends on, from little work: texts, links, and the first images."""
+        few = self.only(None, PROBED)
+        held = self.collection
+        seen = repr(sorted(self.features.items())) if self.regions is None else RegionFile.open(self.regions).hash
+        return held.fingerprint + held.links.tobytes() + (seen + few.made().digest).encode()
+
+    def made(self) -> TrainingSet:
+        held, given = self.collection, dict(self.features)
+        if not held.captions:
+            held.texts()  # says that there are none
+        store: Store
+        if self.regions is not None:
+            store = RegionFile.open(self.regions).as_store(held.image_ids)
+        elif given.pop("kind", "regions") == "pixels":
+            store = PixelStore(_pixels(held, int(given.get("side", 64))))
+        else:
+            from crossmatch.models.zoo.features import Extractor
+            from crossmatch.train.features import collection_features
+
+            store = collection_features(held, Extractor(**given))
+        return TrainingSet(store, held.captions, held.links)
+
+
+def _read(folder: str, asked: Asked, features: Mapping[str, Any]) -> _Folder:
+    return _Folder(load_folder(Path(folder).expanduser()).collection, features, asked.regions)
+
+
+def _held_out(held: Collection, most: int) -> tuple[IntArray, IntArray]:
+    """The images to train on and those to validate with: a share, drawn among the sorted ids."""
+    linked = np.unique(held.links[:, 0])
+    ordered = linked[np.argsort(held.image_ids[linked], kind="stable")]
+    few = min(most, max(2, round(HELD_OUT * len(ordered))))
+    if len(ordered) < few + 2:
+        raise CrossmatchError(
+            f"the collection has {len(ordered)} images with captions; 4 at least were expected, 2 of which validate. "
+            "Add some, or name a folder to validate with: --validation FOLDER"
+        )
+    drawn = np.random.default_rng(7).permutation(len(ordered))
+    return ordered[np.sort(drawn[few:])], ordered[np.sort(drawn[:few])]
+
+
+def _pixels(held: Collection, side: int) -> NDArray[np.uint8]:
+    out = np.empty((held.shape[0], side, side, 3), dtype=np.uint8)
+    for n in track(range(held.shape[0]), "reading the pictures"):
+        out[n] = pixels_of(held.images([n]), side)[0]
+    return out
+
+
+# SCAN's folder: train_ims.npy, train_caps.txt, dev_ims.npy, dev_caps.txt
+
+
+def _precomp(rest: str, features: Mapping[str, Any], asked: Asked) -> Source:
+    folder = Path(rest).expanduser()
+    both = _precomp_split(folder, "train", asked.images), _precomp_split(folder, "dev", asked.judged)
+    told = hashlib.sha256("".join(each.digest for each in both).encode()).hexdigest()[:12]
+    return Source(f"precomp:{rest}", told, lambda: both, file=folder.name)
+
+
+def _precomp_split(folder: Path, split: str, most: int | None) -> TrainingSet:
+    """A split as the released code of VSE++ and SCAN reads it: one caption per line, and equally many of them for each image.
+
+    There are splits in which each image is repeated for each of its captions; it then counts once.
+    """
+    images, texts = folder / f"{split}_ims.npy", folder / f"{split}_caps.txt"
+    missing = next((path for path in (folder, images, texts) if not path.exists()), None)
+    if missing is not None:
+        raise WrongWords(
+            f"there is no {missing}. Expected: train_ims.npy, train_caps.txt, dev_ims.npy and dev_caps.txt in one folder."
+        )
+    try:
+        features = np.load(images, mmap_mode="r")
+        captions = texts.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise CrossmatchError(
+            f"{images if isinstance(error, OSError) else folder} cannot be read ({error}). Get it again."
+        ) from None
+    if features.ndim == 2:
+        features = features[:, None, :]  # one vector for the whole picture
+    if features.ndim != 3 or not len(features) or len(captions) % len(features):
+        raise CrossmatchError(
+            f"{images} has shape {features.shape} and {texts} has {len(captions):,} captions; equally many captions for each image "
+            "were expected, and features of shape (images, regions, numbers)."
+        )
+    blank = next((n for n, text in enumerate(captions) if not text.strip()), None)
+    if blank is not None:
+        raise CrossmatchError(f"line {blank + 1} of {texts} is empty; a caption was expected. Mend it.")
+    repeated = _repeats(features) if len(features) == len(captions) else 1
+    count = len(captions) // len(features) * repeated
+    owners = np.arange(len(captions)) // count
+    links = np.stack([owners, np.arange(len(captions))], axis=1)
+    whole = TrainingSet(ArrayStore(features[::repeated]), tuple(captions), links)
+    return whole if most is None else whole.first(most)
+
+
+def _repeats(features: NDArray[Any]) -> int:
+    """How often each image is repeated, one copy after another: as often as the first, if all that are looked at agree."""
+    times = next((n for n in range(1, len(features)) if not np.array_equal(features[n], features[0])), len(features))
+    some = range(0, len(features) - times + 1, times * max(1, len(features) // LOOKED_AT))
+    same = all(np.array_equal(features[n], features[n + times - 1]) for n in some)
+    return times if same and len(features) % times == 0 else 1
+
+
+SOURCES: Mapping[str, Callable[[str, Mapping[str, Any], Asked], Source]] = {
+    "diorama": _diorama,
+    "collection": _collection,
+    "precomp": _precomp,
+}

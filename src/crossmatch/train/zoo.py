@@ -1,0 +1,174 @@
+"""Train a system of the zoo by its recipe: from the words of a user to a folder with the trained model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.models.zoo.families import NETWORKS
+from crossmatch.models.zoo.inputs import Vocabulary
+from crossmatch.models.zoo.model import ZooConfig, load, made
+from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
+from crossmatch.train.data import TrainingSet, dimensions_of
+from crossmatch.train.dual import reproducible
+from crossmatch.train.loop import EVERY, Training, fit
+from crossmatch.train.objectives import OBJECTIVES, objective
+from crossmatch.train.recipe import Recipe, checked, load_recipe, nearest
+from crossmatch.train.sources import Asked, Source, source
+
+try:
+    import torch
+except ImportError as absent:
+    raise MissingDependency("PyTorch", "models") from absent
+
+KINDS = ("regions", "pixels")  # where a recipe may take its regions from; a file is named on the command line
+
+
+def train_zoo(
+    recipe: str | Path,
+    output: Path | str,
+    *,
+    data: str = "diorama",
+    asked: Asked | None = None,
+    overrides: Iterable[str] = (),
+    restart: bool = False,
+    tensorboard: bool = False,
+    tell: Callable[[str], object] = lambda said: None,
+    every: float = EVERY,
+) -> Any:
+    """The model of this recipe, trained on these data; it, its log and its checkpoints are in the folder `output`.
+
+    A folder that holds the finished model of the same recipe and data is loaded instead, an interrupted training goes on, and one
+    of another recipe or other data is refused unless `restart`.
+    """
+    folder = Path(output)
+    chosen = load_recipe(recipe, data.partition(":")[0], overrides)
+    require_known(chosen)
+    asked = asked or Asked()
+    asked = replace(asked, images=asked.images or chosen.train.images or None, judged=chosen.train.validation)
+    with alone(folder):
+        held = source(data, chosen.features, asked)
+        identity = Identity(chosen.digest(), held.digest)
+        checkpoints = Checkpoints(folder, identity, tell)
+        if restart:
+            _clear(folder, checkpoints)
+        finished = _finished(folder, identity)
+        if finished is not None:
+            tell(f"{folder} holds the finished model of this recipe and these data; nothing is left to train")
+            checkpoints.drop()
+            return finished
+        train, validation = held.load()
+        model = built(chosen, held, train)
+        training = Training(model, *_aim(chosen), train, validation, chosen.train)
+        state = fit(training, checkpoints, tensorboard=tensorboard, every=every)
+        model.recipe |= {"best_epoch": state.best_epoch, "epochs": state.epoch, "validation": state.best}
+        _save(model, folder)
+        checkpoints.drop()
+    return model
+
+
+def built(recipe: Recipe, held: Source, train: TrainingSet) -> Any:
+    """The untrained model: its words are those of the training captions, its first weights follow from the seed."""
+    words = Vocabulary.of(train.captions, recipe.train.fewest).words
+    if not words:
+        raise CrossmatchError(
+            f"no word occurs {recipe.train.fewest} times in the {len(train.captions):,} captions. Know rarer words: "
+            "--set train.fewest=1"
+        )
+    told = {"name": recipe.name, "hash": recipe.digest(), "data": held.name, "data_hash": held.digest, **recipe.told()}
+    file = {"kind": "file", "dimensions": dimensions_of(train.store), "source": held.file} if held.file else None
+    config = ZooConfig(recipe.family, dict(recipe.model), words, file or dict(recipe.features))
+    with reproducible(recipe.train.seed):
+        torch.set_num_threads(recipe.train.threads)
+        model = made(config, told)
+    if config.features.get("kind", KINDS[0]) == "regions" and model.net.look is not None:
+        _open_eyes(model, config.features)
+    return model
+
+
+def _open_eyes(model: Any, features: Mapping[str, Any]) -> None:
+    """Give the encoder of regions the weights with which the training set was made, and keep them as they are."""
+    from crossmatch.models.zoo.features import Extractor
+    from crossmatch.train.features import ready
+
+    trained = ready(Extractor(**{key: value for key, value in features.items() if key != "kind"})).net
+    assert trained is not None
+    model.net.look.load_state_dict(trained.state_dict())
+    model.net.look.requires_grad_(False)
+
+
+def require_known(recipe: Recipe) -> None:
+    """Refuse a recipe whose family, sizes, regions or objective do not exist, before any work is done."""
+    where = f"the recipe {recipe.name}"
+    families = {network.name: network for network in NETWORKS}
+    if recipe.family not in families:
+        raise WrongWords(f"{where} is of the family {recipe.family!r}, which is not there. {nearest(recipe.family, families)}")
+    network = families[recipe.family]
+    home = import_module(f"crossmatch.models.zoo.{network.module}")
+    checked(recipe.model, getattr(home, f"{network.net}Config"), f"{where}: [model]", without=("features", "words"))
+    name = recipe.objective.get("name")
+    if name not in OBJECTIVES:
+        raise WrongWords(f"{where} has the objective {name!r}, which is not there. {nearest(str(name), OBJECTIVES)}")
+    _require_features(recipe.features, where)
+
+
+def _require_features(features: Mapping[str, Any], where: str) -> None:
+    from crossmatch.models.zoo.features import Extractor
+    from crossmatch.models.zoo.pixels import PixelGrid
+
+    kind, given = features.get("kind", KINDS[0]), {key: value for key, value in features.items() if key != "kind"}
+    if kind not in KINDS:
+        raise WrongWords(f"{where} has regions of the kind {kind!r}. {nearest(str(kind), KINDS)}")
+    if kind == "regions":
+        checked(given, Extractor, f"{where}: [features]")
+        return
+    sizes = list(signature(PixelGrid).parameters)
+    for name, value in given.items():
+        if name not in sizes:
+            raise WrongWords(f"{where}: [features] has no key {name!r}. {nearest(name, sizes)}")
+        if type(value) is not int or value < 1:
+            raise WrongWords(f"{where}: [features] has {name} = {value!r}; a whole number above 0 was expected.")
+
+
+def _aim(recipe: Recipe) -> tuple[Any, dict[str, Any]]:
+    """The objective, and its options."""
+    options = dict(recipe.objective)
+    return objective(options.pop("name")), options
+
+
+def _finished(folder: Path, identity: Identity) -> Any | None:
+    """The finished model in a folder, if it is of the same recipe and data; of others, it is refused. Half a model is none."""
+    try:
+        told = json.loads((folder / "model.json").read_bytes())
+        recipe, family = told["recipe"], str(told["family"])
+        found = Identity(str(recipe.get("hash")), str(recipe.get("data_hash")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    require_same(found, identity, folder, "the finished model")
+    try:
+        return load(folder, family)
+    except CrossmatchError:
+        return None
+
+
+def _save(model: Any, folder: Path) -> None:
+    try:
+        model.save(folder)
+    except OSError as error:
+        raise CrossmatchError(
+            f"the trained model cannot be written to {folder} ({error.strerror or error}). Mend that, and start again with the "
+            "same words: the checkpoint of the last epoch is there."
+        ) from None
+
+
+def _clear(folder: Path, checkpoints: Checkpoints) -> None:
+    """Remove what an earlier training left, and nothing else."""
+    checkpoints.drop()
+    for path in (folder / "model.json", folder / "log.csv", *folder.glob("weights-*.pt")):
+        path.unlink(missing_ok=True)

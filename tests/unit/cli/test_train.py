@@ -1,0 +1,181 @@
+"""`crossmatch train`: recipes as commands, one line for an error, and a training that survives kill -9."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crossmatch.cli import main
+from crossmatch.train.recipe import names
+
+SRC = Path(__file__).parents[3] / "src"
+SMALL = [
+    word
+    for pair in ("model.dimensions=16", "model.word_dimensions=8", "train.fewest=1", "train.batch=20")
+    for word in ("--set", pair)
+]
+WORDS = ("ape", "bee", "cat", "dog", "eel", "fox")
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    """Call the command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Pictures of two things, in SCAN's layout."""
+    folder, rng = tmp_path / "toy", np.random.default_rng(0)
+    folder.mkdir()
+    codes = rng.standard_normal((len(WORDS), 8)).astype(np.float32)
+    for split, images in (("train", 30), ("dev", 10)):
+        things = np.stack([rng.permutation(len(WORDS))[:2] for _ in range(images)])
+        np.save(folder / f"{split}_ims.npy", codes[things])
+        (folder / f"{split}_caps.txt").write_text("".join(f"{WORDS[a]} and {WORDS[b]}\n{WORDS[b]}\n" for a, b in things))
+    return "precomp:toy"
+
+
+def left(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def assert_one_line(err, says):
+    assert err.startswith("crossmatch: ")
+    assert err.count("\n") == 1
+    assert says in err
+    assert len(err) < 600
+
+
+def test_recipes_are_listed(crossmatch, tmp_path):
+    code, out, err = crossmatch("train", "--list")
+    assert (code, err) == (0, "")
+    assert all(any(line.split()[:1] == [name] for line in out.splitlines()) for name in names())
+    assert "faghri2018vse" in out
+    assert left(tmp_path) == []
+
+
+def test_help_names_the_place_of_a_recipe(crossmatch):
+    code, out, _ = crossmatch("train", "--help")
+    assert code == 0
+    assert all(word in out for word in ("RECIPE", "dual", "grounded", "--list"))
+    for name in ("RECIPE", "vse++"):
+        code, out, _ = crossmatch("train", name, "--help")
+        assert code == 0
+        assert "--restart" in out
+        assert f"crossmatch train {name}" in out
+
+
+def test_a_model_is_trained_loaded_and_evaluated(crossmatch, tmp_path, data):
+    words = ("train", "vse0", "--data", data, "-o", "runs/a", "--epochs", "2", *SMALL)
+    code, out, err = crossmatch(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith("runs/a · epoch ")
+    assert "crossmatch run -m runs/a -t" in out
+    assert {"runs/a/log.csv", "runs/a/model.json"} <= set(left(tmp_path))
+    weights = next((tmp_path / "runs/a").glob("weights-*.pt"))
+    code, again, err = crossmatch(*words)
+    assert (code, again) == (0, out)
+    assert "nothing is left to train" in err
+    code, _, err = crossmatch(*words, "--seed", "1")
+    assert code == 1
+    assert_one_line(err, "--restart")
+    assert weights.is_file()
+    assert crossmatch(*words, "--seed", "1", "--restart")[0] == 0
+    assert not weights.is_file()
+
+
+def test_a_recipe_file_of_ones_own(crossmatch, tmp_path, data):
+    (tmp_path / "mine.toml").write_text(
+        'family = "vse"\nabout = "mine"\npaper = "faghri2018vse"\n[model]\ndimensions = 16\n[objective]\nname = "triplet"\n'
+        "[train]\nepochs = 1\nfewest = 1\n"
+    )
+    code, out, _ = crossmatch("train", "mine.toml", "--data", data, "-o", "runs/mine")
+    assert code == 0
+    assert "epoch 1 of 1" in out
+
+
+WRONG = [
+    (("train", "vse"), 2, "no such recipe. Did you mean 'vse0'?"),
+    (("train", "nowhere.toml", "-o", "x"), 2, "no recipe file nowhere.toml"),
+    (("train", "RECIPE", "-o", "x"), 2, "stands for the name of a recipe"),
+    (("train", "vse0"), 2, "Missing option"),
+    (("train", "vse0", "-o", "x", "--epochs", "0"), 2, "--epochs"),
+    (("train", "vse0", "-o", "x", "--threads", "0"), 2, "--threads"),
+    (("train", "vse0", "-o", "x", "--set", "train.epoch=3"), 2, "Did you mean 'epochs'?"),
+    (("train", "vse0", "-o", "x", "--set", "model.dimension=3"), 2, "Did you mean 'dimensions'?"),
+    (("train", "vse0", "-o", "x", "--data", "dioarma"), 2, "no data 'dioarma'"),
+    (("train", "vse0", "-o", "x", "--data", "collection:nowhere"), 2, "nowhere is not there"),
+    (("train", "vse0", "-o", "x", "--data", "precomp:nowhere"), 2, "there is no nowhere"),
+    (("train", "vse0", "-o", "x", "--size", "huge"), 2, "no size 'huge'"),
+    (("train", "vse0", "-o", "x", "--regions", "r.npy"), 2, "--regions goes with"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), WRONG, ids=[" ".join(w)[:60] for w, _, _ in WRONG])
+def test_wrong_words_end_with_two_and_one_line(crossmatch, tmp_path, words, code, says):
+    found, out, err = crossmatch(*words)
+    assert (found, out) == (code, "")
+    assert_one_line(err, says)
+    assert left(tmp_path) == []
+
+
+def test_a_file_in_the_place_of_the_folder_and_a_spoilt_recipe(crossmatch, tmp_path, data):
+    (tmp_path / "taken").write_text("x")
+    code, _, err = crossmatch("train", "vse0", "--data", data, "-o", "taken")
+    assert code == 1
+    assert_one_line(err, "taken cannot be written to")
+    (tmp_path / "bad.toml").write_text("family = \n")
+    code, _, err = crossmatch("train", "bad.toml", "--data", data, "-o", "x")
+    assert code == 1
+    assert_one_line(err, "is not TOML")
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_tensorboard_its_extra_is_named(crossmatch, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, err = crossmatch("train", "vse0", "--data", data, "-o", "x", "--epochs", "1", *SMALL, "--tensorboard")
+    assert code == 1
+    assert_one_line(err, "crossmatch[tensorboard]")
+
+
+def outside(*words, cwd):
+    """Call it as a user does."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    return subprocess.Popen([sys.executable, "-m", "crossmatch", *words], cwd=cwd, env=environment, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signals")
+def test_a_training_that_is_killed_from_outside_ends_with_the_same_weights(crossmatch, tmp_path, data):
+    words = ("train", "vse++", "--data", data, "--epochs", "60", *SMALL)
+    process = outside(*words, "-o", "killed", cwd=tmp_path)
+    log = tmp_path / "killed/log.csv"
+    while not log.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    epochs = len(log.read_text().splitlines()) - 1
+    assert 1 <= epochs < 60
+    assert not (tmp_path / "killed/model.json").exists()
+    code, _, err = crossmatch(*words, "-o", "killed")
+    assert code == 0
+    assert "goes on after epoch" in err
+    assert crossmatch(*words, "-o", "whole")[0] == 0
+    killed, whole = (next((tmp_path / name).glob("weights-*.pt")) for name in ("killed", "whole"))
+    assert killed.name == whole.name
+    assert killed.read_bytes() == whole.read_bytes()
+    assert [len((tmp_path / name / "log.csv").read_text().splitlines()) for name in ("killed", "whole")] == [61, 61]

@@ -1,0 +1,225 @@
+"""Captioners: the sum of log-probabilities, token by token, whatever the batch; with the language prior corrected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.models.abilities import abilities
+from crossmatch.models.hf import hf_model
+from crossmatch.models.hf.caption_likelihood import noise_images
+from crossmatch.models.likelihood import ByLikelihood
+
+from .conftest import SIDE, TEXTS, tower
+
+CLOSE = {"rtol": 0, "atol": 1e-5}
+LONG = "a red cat on the cup " * 30
+PLACES = 48
+
+
+@pytest.fixture(scope="module")
+def square(transformers):
+    return transformers.ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
+
+
+@pytest.fixture(scope="module")
+def blip(transformers, saved, bert):
+    config = transformers.BlipConfig(
+        text_config=tower(
+            vocab_size=len(bert), max_position_embeddings=PLACES, encoder_hidden_size=32,
+            sep_token_id=3, bos_token_id=4, eos_token_id=3,
+        ),
+        vision_config=tower(image_size=SIDE, patch_size=8),
+    )  # fmt: skip
+    processor = transformers.BlipImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    return saved("blip", config, "BlipForConditionalGeneration", bert, processor)
+
+
+@pytest.fixture(scope="module")
+def git(transformers, saved, bert):
+    text = tower(vocab_size=len(bert), max_position_embeddings=PLACES, bos_token_id=2, eos_token_id=3)
+    config = transformers.GitConfig(vision_config=tower(image_size=SIDE, patch_size=8), **text)
+    processor = transformers.CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
+    return saved("git", config, "GitForCausalLM", bert, processor)
+
+
+@pytest.fixture(scope="module")
+def gpt2(transformers, saved, make_tokenizer, square):
+    """A decoder of another width than the encoder, and a tokenizer that writes no end, as in ViT-GPT2."""
+    tokenizer = make_tokenizer(("[UNK]", "<end>"), "", bos_token="<end>", eos_token="<end>", model_max_length=1024)
+    text = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_embd=40, n_layer=2, n_head=4, n_positions=PLACES, bos_token_id=1, eos_token_id=1
+    )
+    vision = transformers.ViTConfig(**tower(image_size=SIDE, patch_size=8))
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
+    config.decoder_start_token_id, config.pad_token_id = 1, 1
+    return saved("gpt2", config, "VisionEncoderDecoderModel", tokenizer, square)
+
+
+@pytest.fixture(scope="module")
+def bert_decoder(transformers, saved, bert, square):
+    text = transformers.BertConfig(**tower(vocab_size=len(bert), max_position_embeddings=PLACES))
+    vision = transformers.ViTConfig(**tower(image_size=SIDE, patch_size=8))
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
+    config.decoder_start_token_id, config.pad_token_id = 2, 0
+    return saved("bert", config, "VisionEncoderDecoderModel", bert, square)
+
+
+def _blip(net, pixels, ids):
+    return net(pixel_values=pixels, input_ids=ids).logits
+
+
+def _git(net, pixels, ids):
+    return net(pixel_values=pixels, input_ids=ids).logits
+
+
+def _pair(net, pixels, ids):
+    return net(pixel_values=pixels, decoder_input_ids=ids).logits
+
+
+# for each: the class, how the library is asked, what begins a text, and which of the tokenizer's tokens are predicted
+CAPTIONERS = {
+    "blip": ("BlipForConditionalGeneration", _blip, 4, slice(1, None)),
+    "git": ("GitForCausalLM", _git, 2, slice(1, None)),
+    "gpt2": ("VisionEncoderDecoderModel", _pair, 1, slice(0, None)),
+    "bert_decoder": ("VisionEncoderDecoderModel", _pair, 2, slice(0, None)),
+}
+
+
+@pytest.fixture(scope="module", params=CAPTIONERS)
+def captioner(request):
+    folder = request.getfixturevalue(request.param)
+    return request.param, folder, hf_model(str(folder))
+
+
+def token_by_token(transformers, name, folder, images, texts, skip=0):
+    """The slow and obvious way: one forward for each token of each text, with nothing else in the batch."""
+    architecture, ask, first, predicted = CAPTIONERS[name]
+    net = getattr(transformers, architecture).from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    out = np.empty((len(images), len(texts)))
+    for i, image in enumerate(images):
+        pixels = processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"]
+        for t, text in enumerate(texts):
+            ends = [1] if name == "gpt2" else []
+            row = tokenizer(text, truncation=True, max_length=PLACES - len(ends))["input_ids"] + ends
+            told, total = [first], 0.0
+            for n, token in enumerate(row[predicted]):
+                with torch.inference_mode():
+                    said = ask(net, pixels, torch.tensor([told]))[0, -1].double().log_softmax(dim=0)
+                total += said[token].item() if n >= skip else 0.0
+                told.append(token)
+            out[i, t] = total
+    return out
+
+
+def test_log_likelihood_is_the_sum_over_the_tokens(transformers, captioner, images):
+    name, folder, model = captioner
+    texts = [*TEXTS, "cat " * 60]
+    expected = token_by_token(transformers, name, folder, images[:3], texts)
+    found = model.log_likelihood(images[:3], texts)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)  # a sum of up to 48 numbers in float32
+    assert np.ptp(expected, axis=0).min() > 1e-3  # the image matters
+    assert abilities(model) == ("log-likelihood",)
+    assert (found < 0).all()
+    np.testing.assert_array_equal(found[:, 0], found[:, 4])
+
+
+def test_it_is_the_library_s_own_loss(transformers, bert_decoder, images):
+    """transformers divides by the number of tokens."""
+    model = hf_model(str(bert_decoder))
+    net = transformers.VisionEncoderDecoderModel.from_pretrained(bert_decoder).eval()
+    pixels = model.plain.processor(images=images[0], return_tensors="pt")["pixel_values"]
+    labels = model.plain.reader.tokenizer("two dog on the cup", return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        loss = net(pixel_values=pixels, labels=labels).loss.item()
+    per_token = model.log_likelihood(images[:1], ["two dog on the cup"]) / model.lengths(["two dog on the cup"])
+    np.testing.assert_allclose(per_token, -loss, **CLOSE)
+
+
+def test_neither_company_nor_order_changes_a_likelihood(captioner, images):
+    _, _, model = captioner
+    texts = [*TEXTS, LONG, *(f"two cat of {'red ' * n}" for n in range(70))]  # more than a batch
+    together = model.log_likelihood(images, texts)
+    for i, t in ((0, 0), (1, 2), (2, 5), (3, 3), (4, 60)):
+        np.testing.assert_allclose(model.log_likelihood([images[i]], [texts[t]]), together[i, t], rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(model.log_likelihood(images[::-1], texts[::-1])[::-1, ::-1], together, rtol=1e-6, atol=1e-5)
+    assert model.log_likelihood([], texts).shape == (0, len(texts))
+    assert model.log_likelihood(images, []).shape == (5, 0)
+
+
+def test_lengths_and_cut_texts(captioner):
+    name, _, model = captioner
+    extra = {"blip": 1, "git": 1, "gpt2": 1, "bert_decoder": 2}[name]  # the end, and what the tokenizer writes first
+    assert model.lengths(["a red cat", "", LONG]).tolist() == [3 + extra, extra, PLACES - (name in ("blip", "git"))]
+    assert model.longest == PLACES
+    fits = "cat " * (PLACES - (1 if name == "gpt2" else 2))
+    assert model.truncated(["", fits, fits + "cat"]).tolist() == [False, False, True]
+
+
+def test_per_token_and_plain(captioner, images):
+    _, _, model = captioner
+    plain, each = (ByLikelihood(model, how) for how in ("plain", "per-token"))
+    np.testing.assert_allclose(each.score(images, TEXTS) * model.lengths(TEXTS), plain.score(images, TEXTS))
+    assert each.signature.endswith("|fp32|likelihood:per-token")
+
+
+def test_the_language_prior_is_that_of_noise_images(transformers, captioner, images):
+    name, folder, model = captioner
+    corrected = hf_model(f"{folder},prior=0.5")
+    without = token_by_token(transformers, name, folder, noise_images(), TEXTS[:3])
+    prior = np.log(np.exp(without).mean(axis=0))
+    expected = model.log_likelihood(images, TEXTS[:3]) - 0.5 * prior
+    np.testing.assert_allclose(corrected.log_likelihood(images, TEXTS[:3]), expected, rtol=0, atol=2e-5)
+    assert "|prior:0.5/3noise256|" in corrected.signature
+    assert np.ptp(without, axis=0).min() > 0  # three different images
+    np.testing.assert_array_equal(corrected.log_likelihood(images, TEXTS[:3]), corrected.log_likelihood(images, TEXTS[:3]))
+
+
+def test_without_prior_nothing_is_asked_of_noise(captioner, images):
+    _, _, model = captioner
+    model.log_likelihood(images, TEXTS)
+    assert model.known == {}
+
+
+def test_a_prompt_is_given_and_not_predicted(transformers, captioner, images):
+    name, folder, model = captioner
+    prompted = hf_model(f"{folder},prompt=a picture of")
+    begun = 3 + (name == "bert_decoder")  # what the tokenizer writes first is given as well
+    texts = [f"a picture of {text}".strip() for text in TEXTS]
+    expected = token_by_token(transformers, name, folder, images[:2], texts, skip=begun)
+    np.testing.assert_allclose(prompted.log_likelihood(images[:2], TEXTS), expected, rtol=0, atol=2e-5)
+    assert prompted.lengths(["a red cat", ""]).tolist() == [4, 1]
+    assert "|prompt:a picture of|" in prompted.signature
+    assert prompted.truncated(["cat " * (PLACES - 3)]).tolist() == [True]
+    assert model.truncated(["cat " * (PLACES - 3)]).tolist() == [False]
+
+
+@pytest.mark.parametrize("said", ["x", "-1", "nan", "1e9"])
+def test_a_prior_must_be_a_sensible_number(git, said):
+    with pytest.raises(WrongWords, match=f"prior={said} has no meaning"):
+        hf_model(f"{git},prior={said}")
+
+
+def test_a_decoder_without_a_beginning_is_refused(transformers, saved, make_tokenizer, square):
+    tokenizer = make_tokenizer(("[UNK]", "<end>"), "", eos_token="<end>")
+    text = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=4, n_positions=PLACES, bos_token_id=None, eos_token_id=1
+    )
+    vision = transformers.ViTConfig(**tower(image_size=SIDE, patch_size=8))
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
+    folder = saved("startless", config, "VisionEncoderDecoderModel", tokenizer, square)
+    with pytest.raises(CrossmatchError, match="has no decoder_start_token_id, with which a caption begins"):
+        hf_model(str(folder))
+
+
+def test_a_tokenizer_without_end_is_refused(transformers, saved, make_tokenizer):
+    tokenizer = make_tokenizer(("[PAD]", "[UNK]", "[CLS]"), "[CLS] $A", pad_token="[PAD]", cls_token="[CLS]")
+    text = tower(vocab_size=len(tokenizer), max_position_embeddings=PLACES)
+    config = transformers.GitConfig(vision_config=tower(image_size=SIDE, patch_size=8), **text)
+    folder = saved("endless", config, "GitForCausalLM", tokenizer, transformers.CLIPImageProcessorPil())
+    with pytest.raises(CrossmatchError, match=r"writes \[2\] for an empty text, but a token that begins it and one that ends it"):
+        hf_model(str(folder))

@@ -1,0 +1,90 @@
+"""The in-batch sampled softmax of CxC against loops written from its two equations."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from crossmatch.core.errors import WrongWords
+
+torch = pytest.importorskip("torch")
+from crossmatch.train.batch import Batch  # noqa: E402
+from crossmatch.train.objectives.dual_encoder import bidirectional, sampled_softmax  # noqa: E402
+
+
+def equation_1(left, right):
+    """Term by term as printed: two sums over i, each with its own sum over the j that are not i."""
+    k = len(left)
+
+    def s(x, y):
+        return sum(a * b for a, b in zip(x, y, strict=True))
+
+    total = 0.0
+    for i in range(k):
+        total -= s(left[i], right[i]) - math.log(sum(math.exp(s(left[i], right[j])) for j in range(k) if j != i))
+    for i in range(k):
+        total -= s(right[i], left[i]) - math.log(sum(math.exp(s(right[i], left[j])) for j in range(k) if j != i))
+    return total / k
+
+
+vectors = st.tuples(st.integers(2, 6), st.integers(1, 4)).flatmap(
+    lambda shape: st.tuples(*(arrays("float64", shape, elements=st.floats(-3, 3)) for _ in range(2)))
+)
+
+
+@given(vectors)
+def test_equation_1_is_the_loop(both):
+    left, right = (torch.from_numpy(each) for each in both)
+    assert float(bidirectional(left @ right.T)) == pytest.approx(equation_1(left.tolist(), right.tolist()), abs=1e-9)
+
+
+def test_the_pair_itself_is_not_in_the_denominator():
+    scores = torch.tensor([[5.0, 1.0], [2.0, 7.0]], dtype=torch.float64)
+    # with two pairs each sum over j has one term, and the logarithm undoes its exponential
+    assert float(bidirectional(scores)) == pytest.approx((-5 + 1 - 7 + 2) / 2 + (-5 + 2 - 7 + 1) / 2)
+    better = scores + 10 * torch.eye(2, dtype=torch.float64)
+    assert float(bidirectional(better)) == pytest.approx(float(bidirectional(scores)) - 20)  # it does not saturate
+
+
+def test_large_scores_do_not_overflow():
+    assert torch.isfinite(bidirectional(torch.tensor([[500.0, 400.0], [300.0, 600.0]])))
+
+
+NET = SimpleNamespace(images=lambda x: 2 * x, texts=lambda x: 3 * x, similarity=lambda x, y: x @ y.T)
+
+
+@pytest.fixture
+def batch():
+    seed = torch.Generator().manual_seed(1)
+    regions, words, others = torch.randn(3, 4, 5, generator=seed, dtype=torch.float64)
+    return Batch(regions, words, torch.arange(4), others)
+
+
+def test_equation_2_adds_the_tasks(batch):
+    images, texts, others = (
+        (factor * each).tolist() for factor, each in zip((2, 3, 3), (batch.regions, batch.words, batch.others), strict=True)
+    )
+    i2t, t2t = equation_1(images, texts), equation_1(texts, others)
+    assert float(sampled_softmax(NET, batch, {"task": "i2t"})) == pytest.approx(i2t)
+    assert float(sampled_softmax(NET, batch, {"task": "t2t"})) == pytest.approx(t2t)
+    assert float(sampled_softmax(NET, batch, {"task": "t2t+i2t"})) == pytest.approx(i2t + t2t)
+    assert float(sampled_softmax(NET, batch, {"task": "t2t+i2t", "weight": 0.25})) == pytest.approx(i2t + 0.25 * t2t)
+
+
+def test_texts_alone_need_no_images(batch):
+    blind = SimpleNamespace(texts=NET.texts, similarity=NET.similarity)
+    assert torch.isfinite(sampled_softmax(blind, batch, {"task": "t2t"}))
+
+
+def test_what_cannot_be_done_is_said(batch):
+    with pytest.raises(WrongWords, match="i2t, t2t, t2t\\+i2t was expected"):
+        sampled_softmax(NET, batch, {"task": "i2i"})
+    with pytest.raises(WrongWords, match='pairs = "captions"'):
+        sampled_softmax(NET, Batch(batch.regions, batch.words, batch.image), {"task": "t2t+i2t"})
+    with pytest.raises(WrongWords, match="no negatives"):
+        sampled_softmax(NET, Batch(batch.regions[:1], batch.words[:1], batch.image[:1]), {})

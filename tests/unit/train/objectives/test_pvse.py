@@ -1,0 +1,169 @@
+"""PVSE's losses against loops, and that they teach."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words  # noqa: E402
+from crossmatch.models.zoo.pvse import PVSE, PVSEConfig  # noqa: E402
+from crossmatch.train.batch import Batch  # noqa: E402
+from crossmatch.train.objectives.pvse import diversity, mean_hinge, mmd, pvse  # noqa: E402
+from crossmatch.train.objectives.triplet import hinge  # noqa: E402
+
+KINDS = 6
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small products gain nothing from a second thread, and on a busy machine each waits for it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def things(n, seed):
+    """Images of one to three things out of six, and captions that name one or two of them: two may mean the same."""
+    generator = torch.Generator().manual_seed(seed)
+    count = torch.randint(1, 4, (n,), generator=generator)
+    kind = torch.stack([torch.randperm(KINDS, generator=generator)[:3] for _ in range(n)])
+    real = torch.arange(3) < count[:, None]
+    features = torch.nn.functional.one_hot(kind, KINDS).float() + 0.1 * torch.randn(n, 3, KINDS, generator=generator)
+    named = kind[:, :2] + FIRST_WORD
+    two = count > 1
+    rows = torch.stack([torch.full((n,), BEGIN), named[:, 0], torch.where(two, named[:, 1], END), torch.where(two, END, 0)], dim=1)
+    return Batch(Regions(features * real[..., None], real, torch.zeros(n, 3, 4)), Words(rows), torch.arange(n))
+
+
+def net_of(embeddings):
+    torch.manual_seed(0)
+    return PVSE(PVSEConfig(KINDS, FIRST_WORD + KINDS, embeddings, dimensions=16, word_dimensions=8))
+
+
+# -- the terms
+
+
+def multiple_instance_by_loops(images, texts, image, margin):
+    """What the hardest negative costs, in both directions, as the mean over pairs; the closest vectors of two items decide."""
+
+    def s(i, t):
+        return max(sum(a * b for a, b in zip(x, y, strict=True)) for x in images[i] for y in texts[t])
+
+    n, total = len(images), 0.0
+    for i in range(n):
+        rivals = [j for j in range(n) if image[j] != image[i]]
+        total += max((max(0.0, margin - s(i, i) + s(i, j)) for j in rivals), default=0.0)
+        total += max((max(0.0, margin - s(i, i) + s(j, i)) for j in rivals), default=0.0)
+    return total / n
+
+
+def diversity_by_loops(guided):
+    total = 0.0
+    for rows in guided:
+        k = len(rows)
+        lengths = [math.sqrt(sum(a * a for a in row)) for row in rows]
+        square = 0.0
+        for p in range(k):
+            for q in range(k):
+                cosine = sum(a * b for a, b in zip(rows[p], rows[q], strict=True)) / lengths[p] / lengths[q]
+                square += (cosine - (p == q)) ** 2
+        total += math.sqrt(square) / k**2
+    return total / len(guided)
+
+
+def mmd_by_loops(x, y, gamma, power):
+    def mean(first, second):
+        ks = [math.exp(-gamma * math.dist(a, b) ** power) for a in first for b in second]
+        return sum(ks) / len(ks)
+
+    return mean(x, x) - 2 * mean(x, y) + mean(y, y)
+
+
+def test_diversity_is_that_of_the_loops():
+    guided = torch.rand(5, 3, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert diversity(guided).item() == pytest.approx(diversity_by_loops(guided.tolist()), abs=1e-12)
+    assert diversity(guided * 9).item() == pytest.approx(diversity(guided).item())
+
+
+def test_diversity_has_a_gradient_where_nothing_is_alike():
+    rows = torch.eye(3)[None].requires_grad_()
+    diversity(rows).backward()
+    assert rows.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_discrepancy_is_that_of_the_loops_and_none_for_equal_sets(power):
+    generator = torch.Generator().manual_seed(2)
+    x, y = (torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (6, 9))
+    assert mmd(x, y, 0.5, power).item() == pytest.approx(mmd_by_loops(x.tolist(), y.tolist(), 0.5, power), abs=1e-12)
+    assert mmd(x, x[torch.randperm(6, generator=generator)], 0.5, power).item() == pytest.approx(0.0, abs=1e-12)
+    assert mmd(x, x + 1, 0.5, power).item() > 0.05
+
+
+def test_the_discrepancy_has_a_gradient_where_vectors_meet():
+    x = torch.ones(3, 4, requires_grad=True)
+    mmd(x, torch.ones(3, 4)).backward()
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("embeddings", [2, 3])
+def test_the_loss_is_the_sum_of_its_terms(embeddings):
+    net, batch = net_of(embeddings), things(7, seed=3)
+    batch = Batch(batch.regions, batch.words, torch.tensor([0, 1, 2, 0, 3, 4, 5]))
+    seen, said = net.image_senses(batch.regions), net.text_senses(batch.words)
+    hinged = multiple_instance_by_loops(seen.embedded.tolist(), said.embedded.tolist(), batch.image.tolist(), 0.1)
+    apart = diversity_by_loops(seen.guided.tolist()) + diversity_by_loops(said.guided.tolist())
+    away = mmd_by_loops(seen.embedded.flatten(0, 1).tolist(), said.embedded.flatten(0, 1).tolist(), 0.5, 1)
+    published = pvse(net, batch, {}).item()
+    assert published == pytest.approx(hinged + 0.1 * apart + 0.01 * away, abs=1e-5)
+    assert pvse(net, batch, {"diversity": 0.0, "mmd": 0.0}).item() == pytest.approx(hinged, abs=1e-5)
+    assert pvse(net, batch, {"diversity": 3.0, "mmd": 0.0}).item() == pytest.approx(hinged + 3 * apart, abs=1e-5)
+    assert pvse(net, batch, {"diversity": 0.0, "mmd": 5.0}).item() == pytest.approx(hinged + 5 * away, abs=1e-5)
+
+
+@pytest.mark.parametrize(("negatives", "each"), [("hardest", 7), ("semi-hard", 7), ("sum", 49)])
+def test_one_vector_each_is_a_plain_hinge(negatives, each):
+    net, batch = net_of(1), things(7, seed=4)
+    scores = net.images(batch.regions) @ net.texts(batch.words).T
+    plain = hinge(scores, batch.image, negatives, 0.3) / each
+    assert pvse(net, batch, {"negatives": negatives, "margin": 0.3}).item() == pytest.approx(plain.item(), abs=1e-6)
+    assert mean_hinge(scores, batch.image, negatives, 0.3).item() == pytest.approx(plain.item(), abs=1e-6)
+
+
+def test_all_negatives_count_while_it_warms_up():
+    net, batch = net_of(1), things(7, seed=4)
+    told = {"negatives": "hardest", "warm_up": 0.5}
+    early, late = (pvse(net, batch, {**told, "progress": at}).item() for at in (0.2, 0.6))
+    assert early == pytest.approx(pvse(net, batch, {"negatives": "sum"}).item()) != pytest.approx(late)
+
+
+# -- the network under the loss
+
+
+def test_every_weight_has_a_gradient():
+    net, batch = net_of(2), things(16, seed=5)
+    pvse(net, batch, {}).backward()
+    for name, weight in net.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+        assert weight.grad.any(), name
+
+
+@pytest.mark.parametrize("embeddings", [1, 2])
+def test_it_learns_which_caption_is_whose(embeddings):
+    """Chance is 1 of 30; of three things at most two are named, so that 30 of 30 cannot be asked for."""
+    net, held = net_of(embeddings), things(30, seed=100)
+    optimiser = torch.optim.Adam(net.parameters(), 5e-3)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for step in range(120):
+            optimiser.zero_grad()
+            pvse(net, things(32, seed=step), {"warm_up": 0.2, "progress": step / 120}).backward()
+            optimiser.step()
+    scores = net.similarity(net.images(held.regions), net.texts(held.words))
+    found = [(scores.argmax(dim=way) == torch.arange(30)).float().mean().item() for way in (0, 1)]
+    assert min(found) > 0.3

@@ -1,0 +1,146 @@
+"""Recipes: the packaged ones are sound, files of one's own are read strictly, and the hash follows what matters."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.train.recipe import TrainSettings, load_recipe, names, recipes
+
+BIB = (Path(__file__).parents[3] / "docs/references.bib").read_text()
+KEYS = set(re.findall(r"@\w+\{([a-z0-9]+),", BIB))
+FIVE = {"hu2019bison", "parekh2021cxc", "jiang2019tiger", "miranda2024bivlc", "chun2022eccv"}
+MINE = """
+family = "vse"
+about = "mine"
+paper = "faghri2018vse"
+[model]
+dimensions = 1024
+[objective]
+name = "triplet"
+margin = 0.2
+[train]
+epochs = 30
+learning_rate = 1
+[diorama.model]
+dimensions = 64
+[diorama.train]
+epochs = 2
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+    return path
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_packaged_recipe_is_sound_as_published_and_on_the_embedded_world(name):
+    from crossmatch.train.zoo import require_known
+
+    for data in ("", "diorama"):
+        recipe = load_recipe(name, data)
+        require_known(recipe)
+        assert recipe.about
+        assert set(recipe.evaluated_by) <= FIVE
+        assert {recipe.paper, *recipe.evaluated_by} <= KEYS
+
+
+def test_the_vse_recipes_differ_in_their_negatives_alone():
+    zero, hardest, semi = (recipes()[name] for name in ("vse0", "vse++", "vse-semi-hard"))
+    assert [r.objective["negatives"] for r in (zero, hardest, semi)] == ["sum", "hardest", "semi-hard"]
+    for other in (hardest, semi):
+        same = {**other.objective, "negatives": "sum"}
+        assert (other.model, other.train, same) == (zero.model, zero.train, zero.objective)
+    assert (zero.train.learning_rate, zero.train.batch, zero.train.epochs, zero.train.decay_every, zero.train.clip) == (
+        2e-4, 128, 30, 15, 2.0,
+    )  # fmt: skip
+
+
+def test_the_embedded_world_has_tables_of_its_own(mine):
+    published, small = load_recipe(mine, "collection"), load_recipe(mine, "diorama")
+    assert (published.model["dimensions"], published.train.epochs, published.train.fewest) == (1024, 30, 4)
+    assert (small.model["dimensions"], small.train.epochs, small.train.fewest) == (64, 2, 1)
+    assert isinstance(published.train.learning_rate, float)
+    assert published.name == "mine"
+
+
+def test_words_of_the_command_line_come_last(mine):
+    given = ["train.epochs=5", "objective.margin=1", 'objective.negatives="sum"', "model.text=bow", "train.schedule=one-cycle"]
+    recipe = load_recipe(mine, overrides=given)
+    assert recipe.train.epochs == 5
+    assert recipe.objective == {"name": "triplet", "margin": 1.0, "negatives": "sum"}
+    assert recipe.model["text"] == "bow"
+    assert recipe.train.schedule == "one-cycle"
+
+
+WRONG = [
+    ("epochs = 30", "epoch = 30", r"mine.toml: \[train\] has no key 'epoch'. Did you mean 'epochs'\?"),
+    ("epochs = 30", 'epochs = "many"', r"\[train\] has epochs = \"many\"; a whole number was expected"),
+    ("epochs = 30", "epochs = 3.5", "a whole number was expected"),
+    ("epochs = 30", "epochs = true", "a whole number was expected"),
+    ("epochs = 30", "epochs = 0", "it must be at least 1"),
+    ("learning_rate = 1", "learning_rate = 0", "it must be above 0"),
+    ("learning_rate = 1", "learning_rate = inf", "learning_rate"),
+    ("learning_rate = 1", 'optimiser = "adma"', "one of adam, adamw was expected. Did you mean 'adam'"),
+    ("[objective]", "[objectiv]", "no key 'objectiv'. Did you mean 'objective'"),
+    ('about = "mine"', "about = 3", "a text was expected"),
+    ('about = "mine"', "", "does not say its about"),
+    ('about = "mine"', 'about = "mine', "is not TOML"),
+    ("[diorama.train]", "[diorama.trian]", r"no table \[diorama.trian\]. Did you mean 'train'"),
+    ('paper = "faghri2018vse"', 'paper = "faghri2018vse"\nevaluated_by = "chun2022eccv"', "a list was expected"),
+    ('paper = "faghri2018vse"', 'paper = "faghri2018vse"\nfeatures = 3', "a table was expected"),
+]
+
+
+@pytest.mark.parametrize(("was", "now", "says"), WRONG, ids=[now[:40] for _, now, _ in WRONG])
+def test_a_mistake_in_a_file_is_named(mine, was, now, says):
+    mine.write_text(MINE.replace(was, now, 1))
+    with pytest.raises(CrossmatchError, match=says) as error:
+        load_recipe(mine, "collection")
+    assert "\n" not in str(error.value).strip()
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("train.epoch=3", "Did you mean 'epochs'"),
+        ("trian.epochs=3", "Did you mean 'train'"),
+        ("epochs=3", "TABLE.KEY=VALUE"),
+        ("train.epochs", "TABLE.KEY=VALUE"),
+        ("train.epochs=few", "a whole number was expected"),
+        ("objective.margin=wide", "a number was expected"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_named(mine, word, says):
+    with pytest.raises(WrongWords, match=says):
+        load_recipe(mine, overrides=[word])
+
+
+def test_a_recipe_that_is_not_there():
+    with pytest.raises(WrongWords, match=r"no recipe 'vse\+'. Did you mean 'vse\+\+'"):
+        load_recipe("vse+")
+    with pytest.raises(WrongWords, match=r"nowhere.toml cannot be read"):
+        load_recipe("nowhere.toml")
+
+
+def test_the_hash_follows_what_weights_depend_on(mine):
+    recipe = load_recipe(mine)
+    assert replace(recipe, name="other", about="other").digest() == recipe.digest()
+    changed = [
+        load_recipe(mine, overrides=[word]).digest()
+        for word in ("train.seed=1", "train.threads=2", "model.dimensions=65", "objective.margin=0.3", "features.kind=pixels")
+    ]
+    assert len({recipe.digest(), *changed}) == 6
+
+
+def test_the_defaults_are_within_their_own_limits():
+    from dataclasses import asdict
+
+    from crossmatch.train.recipe import checked
+
+    assert checked(asdict(TrainSettings()), TrainSettings, "here") == asdict(TrainSettings())
