@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import kendalltau
 
 import crossmatch as cm
 from blocks import replace_block
@@ -25,8 +24,9 @@ from crossmatch.core.result import load_all
 from crossmatch.diorama.world import Diorama
 from crossmatch.models import make_model
 from crossmatch.models.zoo.model import uncertainty_of_images, uncertainty_of_texts
+from crossmatch.report.analysis_page import write
 from crossmatch.report.tables import Table, value_with_error
-from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity
+from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity, uncertainty_panel
 from make_caption_results import by_quality
 from make_results import markdown
 
@@ -48,7 +48,19 @@ class Job:
     seed: int = 0
 
 
-POOLED = ("convnet-bow", "convnet-bigru", "obj-bigru", "vse0", "vse-semi-hard", "vse++", "vse-infinity", "vsrn", "pvse-k1", "pvse-k2", "pcme")
+POOLED = (
+    "convnet-bow",
+    "convnet-bigru",
+    "obj-bigru",
+    "vse0",
+    "vse-semi-hard",
+    "vse++",
+    "vse-infinity",
+    "vsrn",
+    "pvse-k1",
+    "pvse-k2",
+    "pcme",
+)
 ATTENTION = ("scan-i2t", "scan-t2i", "sgr", "saf")
 DUAL = {"de-i2t": (*CHOICES, *GRADED), "de-t2t": ("diorama/cxc", "diorama/sts"), "de-t2t-i2t": (*CHOICES, *GRADED)}
 MINING = {"none": "vse0", "semi-hard": "vse-semi-hard", "hardest": "vse++"}
@@ -63,11 +75,21 @@ JOBS = (
 def made(folder: Path, job: Job) -> dict[str, cm.Result]:
     """The results of a job, by task; its model is trained and evaluated only if they are not there."""
     model, results = folder / "models" / job.name, folder / "results" / job.name
-    absent = [task for task in job.tasks if not list(results.glob(f"**/*{task.replace('/', '-')}*"))] if results.is_dir() else list(job.tasks)
+    absent = (
+        [task for task in job.tasks if not list(results.glob(f"**/*{task.replace('/', '-')}*"))]
+        if results.is_dir()
+        else list(job.tasks)
+    )
     if absent:
         told = [word for each in job.set for word in ("--set", each)]
-        subprocess.run([*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True)
-        subprocess.run([*RUN, "run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True
+        )
+        subprocess.run(
+            [*RUN, "run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     return {result.task: result for result in load_all([results])}
 
 
@@ -118,7 +140,9 @@ def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
         cells = [[mean_of(one, key) for one in seeds] for key in ("links/hit@1", "truth/hit@1", "truth/map@r")]
         rows.append((f"VSE, {kind}", *(f"{np.mean(few):.1f} ({', '.join(f'{x:.1f}' for x in few)})" for few in cells)))
     for kind, name in (("none", "pvse-k1-none"), ("semi-hard", "pvse-k1-semi-hard"), ("hardest", "pvse-k1")):
-        rows.append((f"PVSE K=1, {kind}", *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r"))))
+        rows.append(
+            (f"PVSE K=1, {kind}", *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r")))
+        )
     return Table("", (("negatives", "R@1, links", "R@1, truth", "mAP@R, truth"),), tuple(rows), 1)
 
 
@@ -129,7 +153,9 @@ def crisscrossed(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
         results = found[name]
         there = {row.part for row in results["diorama/cxc"].rows}
         retrieved = [cell(results, "diorama/cxc", f"{part}/hit@1") if part in there else "–" for _, part in RETRIEVED]
-        rows.append((name, *retrieved, *(cell(results, f"diorama/{task}", "bootstrap-spearman") for task in ("sts", "sis", "sits"))))
+        rows.append(
+            (name, *retrieved, *(cell(results, f"diorama/{task}", "bootstrap-spearman") for task in ("sts", "sis", "sits")))
+        )
     return Table("", (("model", *(f"{way} R@1" for way, _ in RETRIEVED), "STS", "SIS", "SITS"),), tuple(rows), 1)
 
 
@@ -152,6 +178,33 @@ def grounded_by(folder: Path) -> Table:
         _, order = by_quality(("tiger", "rrs", "wds"), grounder=make_model(str(folder / "models" / name)))
         rows += [(f"{row[0]}, {name}", *row[1:]) for row in order.rows]
     return Table("", order.head, tuple(rows), 1)
+
+
+def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
+    images, captions = unsure(folder)
+    write(
+        HERE / "pictures" / "uncertainty.svg", "", [], [uncertainty_panel({"images": images, "captions": captions}, "true matches")]
+    )
+    return "\n".join(
+        [
+            "## Trained retrieval systems on the embedded world",
+            "Every recipe, trained on diorama's train split by its validation images and evaluated on the test split (`crossmatch train RECIPE --data diorama`, seed 0). Links are the five captions that were written for a scene; the truth is whether a caption holds of a scene.\n",
+            markdown(every_model(found, (*POOLED, *ATTENTION, "de-i2t", "de-t2t-i2t"))),
+            "\n### Which negatives count",
+            "The mean of both directions; for VSE over three seeds, with each in parentheses.\n",
+            markdown(mining(found)),
+            "\n### Dual encoders, as in Crisscrossed Captions",
+            "R@1 by what is true of a scene (i2t, t2i) and by what two captions or two scenes share (t2t from grade 3, i2i from 2.5), and Spearman's r with the grades.\n",
+            markdown(crisscrossed(found)),
+            "\n### TIGEr with a trained SCAN",
+            "Captions of known quality, as in the table above with the small grounding model:\n",
+            markdown(grounded_by(folder)),
+            "\n### Is PCME less sure of what has more matches?",
+            f"Spearman's r of its uncertainty with the number of true matches: {images.spearman.value:.2f} [{images.spearman.low:.2f}, {images.spearman.high:.2f}] for images, {captions.spearman.value:.2f} [{captions.spearman.low:.2f}, {captions.spearman.high:.2f}] for captions.\n",
+            "![PCME's uncertainty against the number of true matches](pictures/uncertainty.svg)",
+            "",
+        ]
+    )
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""open_clip and timm, which import torchvision: they lie in a folder of their own (see the Makefile), out of everybody else's way."""
+"""open_clip and timm, which import torchvision: they lie in a folder of their own (see the Makefile), out of the way."""
 
 from __future__ import annotations
 

@@ -290,6 +290,8 @@ def load(folder: Path, family: str) -> Any:
     """The trained model in this folder."""
 
     def build(config: Mapping[str, Any], recipe: Mapping[str, Any]) -> Any:
+        if config["family"] != family:
+            raise ValueError(f"its configuration is of {config['family']}")
         return made(ZooConfig(**config), recipe)
 
     model = load_folder(folder, family, f"{family} model", build)

@@ -131,6 +131,7 @@ def test_a_broken_folder_is_refused(tmp_path):
     model.save(tmp_path)
     with pytest.raises(CrossmatchError, match="NaN or infinite"):
         make_model(str(tmp_path))
+    built("vse").save(tmp_path)
     told = json.loads((tmp_path / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps(told | {"family": "scan"}))
     with pytest.raises(CrossmatchError, match="holds no whole scan model"):

@@ -222,9 +222,9 @@ def test_it_learns_which_word_is_which_thing(module):
     sizes = {"dimensions": 24, "word_dimensions": 16, "similarity_dimensions": 16, "dropout": 0.0}
     net = SGRAF(SGRAFConfig(10, FIRST_WORD + 12, module, **sizes))
     optimiser = torch.optim.Adam(net.parameters(), 5e-3)
-    for step in range(80):
+    for step in range(40):
         scores = net.train().similarity(net.images(regions), net.texts(words))
-        loss = hinge(scores, own, "sum" if step < 40 else "hardest")
+        loss = hinge(scores, own, "sum" if step < 25 else "hardest")
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
