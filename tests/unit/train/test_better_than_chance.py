@@ -24,7 +24,7 @@ SIZES = {
     "pcme": ("model.dimensions=32", "model.word_dimensions=16"),
     "dual-encoder": ("model.dimensions=32", "train.learning_rate=1e-3"),
 }
-PROBES = ("vse++", "convnet-bow", "obj-bigru", "vse-infinity", "scan-t2i", "scan-i2t", "sgr", "saf", "vsrn", "pvse-k2", "pcme",
+PROBES = ("vse++", "convnet-bow", "obj-bigru", "vse-infinity", "scan-t2i", "scan-i2t", "saf", "vsrn", "pvse-k2", "pcme",
           "de-i2t")  # fmt: skip
 
 
