@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from crossmatch.run import evaluate_all  # noqa: E402
-from crossmatch.train.recipe import load_recipe, names  # noqa: E402
-from crossmatch.train.sources import Asked  # noqa: E402
-from crossmatch.train.zoo import train_zoo  # noqa: E402
+from crossmatch.run import evaluate_all
+from crossmatch.train.recipe import load_recipe, names
+from crossmatch.train.sources import Asked
+from crossmatch.train.zoo import train_zoo
 
 # The embedded world's recipes are for 10,000 images; 200 want more epochs and fewer words at once.
 SMALLER = ("train.epochs=6", "train.batch=50", "train.learning_rate=5e-3", "features.lessons=200")
