@@ -32,11 +32,12 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 DIRECTIONS, AGGREGATIONS = ("t2i", "i2t"), ("mean", "sum", "max", "lse")
-BLOCK = 16 << 20  # bytes of dot products at once: they stay in the last-level cache
+BLOCK = 32 << 20  # bytes of dot products at once: about a last-level cache
 COPIES = 8  # of the dot products that torch has at once, with what it keeps for the backward pass
 TINY = 1e-6  # a length below is none: it is what rounding in float32 leaves of zero
 NEVER = -1e4  # the logit of what is not there
 STEEPEST = 30.0  # λ₁ up to which exponentials and their squares fit into float32 as they are
+SHARES = 4  # parts of a block for each thread, so that one that is held up does not hold up all
 MANY = 1_000_000  # dot products; below, numba's start costs more than it saves
 
 
@@ -233,15 +234,18 @@ def _compiled(
     options = (*map(np.float32, (attention.temperature, attention.leak, attention.sharpness, TINY)), kind)
     out = np.zeros((len(source), len(query)), dtype=np.float32)
     side, threads = math.isqrt(block // 4), torch.get_num_threads()
+    tall, wide = (max((int(b[last] - b[first]) for first, last in _cuts(b, side)), default=0) for b in (begin, start))
+    room = torch.empty(tall * wide)  # memory that is new each time costs more than what is done with it
     with ThreadPoolExecutor(threads) as pool:
         for top, bottom in _cuts(begin, side):
             mine, own = left[begin[top] : begin[bottom]], source[top:bottom]
             gram = (own @ own.mT).numpy()
             given = gram, place[begin[top] : begin[bottom]], begin[top : bottom + 1] - begin[top]
             for first, last in _cuts(start, side):
-                dots = (mine @ right[start[first] : start[last]].T).numpy()
+                yours = right[start[first] : start[last]]
+                dots = torch.mm(mine, yours.T, out=room[: len(mine) * len(yours)].view(len(mine), len(yours))).numpy()
                 there, filled = start[first : last + 1] - start[first], out[top:bottom, first:last]
-                share = np.linspace(0, last - first, threads + 1).astype(np.int64)
+                share = np.linspace(0, last - first, SHARES * threads + 1 if threads > 1 else 2).astype(np.int64)
                 parts = [(dots, *given, there, options, a, b, filled) for a, b in pairwise(share.tolist())]
                 list(pool.map(lambda part: loops.scores(*part), parts))
     return torch.from_numpy(out)

@@ -197,6 +197,19 @@ def test_the_gradient_is_that_of_the_plain_graph(attention, pick):
         torch.testing.assert_close(w, slow_w)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_gradient_of_the_compiled_way_is_that_of_the_other(direction):
+    pytest.importorskip("numba")
+    images, texts = sets(4, 3, 6, seed=17), sets(5, 4, 6, seed=18)
+    found = []
+    for compiled in BOTH:
+        v = images[0].clone().requires_grad_()
+        similarity(v, images[1], *texts, Attention(direction), compiled=compiled).square().sum().backward()
+        found.append(v.grad)
+    assert found[0].abs().sum() > 0
+    torch.testing.assert_close(*found)
+
+
 def test_the_gradient_is_that_of_small_differences():
     images, texts = sets(2, 2, 3, seed=11), sets(2, 2, 3, seed=12)
     inputs = [x.double().requires_grad_() for x in (images[0], texts[0])]
