@@ -75,11 +75,7 @@ JOBS = (
 def made(folder: Path, job: Job) -> dict[str, cm.Result]:
     """The results of a job, by task; its model is trained and evaluated only if they are not there."""
     model, results = folder / "models" / job.name, folder / "results" / job.name
-    absent = (
-        [task for task in job.tasks if not list(results.glob(f"**/*{task.replace('/', '-')}*"))]
-        if results.is_dir()
-        else list(job.tasks)
-    )
+    absent = [task for task in job.tasks if not list(results.glob(f"**/{task}.json"))] if results.is_dir() else list(job.tasks)
     if absent:
         told = [word for each in job.set for word in ("--set", each)]
         subprocess.run(

@@ -85,6 +85,16 @@ def _convolution(channels: int, out: int, stride: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True))
 
 
+def convolutions(width: int) -> nn.Sequential:
+    """Four convolutions with batch norm: of a picture, a map of an eighth of its side with 8 `width` numbers at each place."""
+    return nn.Sequential(
+        _convolution(3, width, 2),
+        _convolution(width, 2 * width, 2),
+        _convolution(2 * width, 4 * width, 1),
+        _convolution(4 * width, 8 * width, 2),
+    )
+
+
 class DualEncoderNet(nn.Module):
     """Two towers; both end in unit vectors of `dimensions` numbers.
 
@@ -98,12 +108,7 @@ class DualEncoderNet(nn.Module):
     def __init__(self, config: DualConfig) -> None:
         super().__init__()
         width, dimensions = config.width, config.dimensions
-        self.image = nn.Sequential(
-            _convolution(3, width, 2),
-            _convolution(width, 2 * width, 2),
-            _convolution(2 * width, 4 * width, 1),
-            _convolution(4 * width, 8 * width, 2),
-        )
+        self.image = convolutions(width)
         self.image_out = nn.Linear(16 * width, dimensions)
         self.words = nn.Embedding(FIRST_WORD + len(config.vocabulary), 64, padding_idx=PAD)
         self.phrase = nn.Linear(3 * 64, 128)

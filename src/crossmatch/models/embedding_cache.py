@@ -23,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +38,7 @@ from crossmatch import __version__
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.whole import UNFINISHED, whole_file
 from crossmatch.models.cache import ScoreCache
-from crossmatch.models.shelf import locked, share
+from crossmatch.models.shelf import locked, remove, share
 
 FORMAT = 1  # counts up when a file is written in another way, or when a picture is decoded in another way
 PLACE, SUFFIX = "embeddings", ".vectors"
@@ -269,13 +268,7 @@ def clear_embeddings(folder: Path, system: str | None = None) -> list[HeldEmbedd
     """Remove the vectors of one model or of all; gives what was removed. Nothing else is touched."""
     gone = [h for h in held_embeddings(folder) if system in (None, h.system)]
     for h in gone:
-        lock = os.open(h.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if locked(lock) is False:
-                raise CrossmatchError(f"a process is embedding into {h.folder}. Wait for it, or stop it first.")
-            shutil.rmtree(h.folder)
-        finally:
-            os.close(lock)
+        remove(h.folder)
     return gone
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.grounding import Grounding
-from crossmatch.models.dual import FIRST_WORD, PAD, UNKNOWN, numbered
+from crossmatch.models.dual import FIRST_WORD, PAD, UNKNOWN, convolutions, numbered
 from crossmatch.models.folder import load_folder, save_folder, weights_of
 from crossmatch.models.regions import GRID, crops_of, regions_of
 
@@ -91,12 +91,7 @@ class GroundedNet(nn.Module):
     def __init__(self, config: GroundedConfig) -> None:
         super().__init__()
         width, dimensions = config.width, config.dimensions
-        self.image = nn.Sequential(
-            _convolution(3, width, 2),
-            _convolution(width, 2 * width, 2),
-            _convolution(2 * width, 4 * width, 1),
-            _convolution(4 * width, 8 * width, 2),
-        )
+        self.image = convolutions(width)
         self.image_out = nn.Linear(16 * width + 4, dimensions)
         self.words = nn.Embedding(FIRST_WORD + len(config.vocabulary), WORD, padding_idx=PAD)
         self.phrase = nn.Linear((2 * NEIGHBOURS + 1) * WORD, 2 * WORD)
@@ -129,10 +124,6 @@ class GroundedNet(nn.Module):
         """
         grounded = attended(regions.unsqueeze(0), words, said, member.unsqueeze(0), self.smoothing)
         return (member @ grounded.T) / member.sum(dim=1, keepdim=True)
-
-
-def _convolution(channels: int, out: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True))
 
 
 # -- the model

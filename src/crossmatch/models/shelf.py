@@ -186,14 +186,19 @@ def clear(folder: Path, system: str | None = None) -> list[Held]:
     """Remove what a cache folder holds, of one model or of all; gives what was removed. Nothing else is touched."""
     gone = [h for h in held(folder) if system in (None, h.system)]
     for h in gone:
-        lock = os.open(h.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if locked(lock) is False:
-                raise CrossmatchError(f"a process is computing scores in {h.folder}. Wait for it, or stop it first.")
-            shutil.rmtree(h.folder)
-        finally:
-            os.close(lock)
+        remove(h.folder)
     return gone
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder of the cache, unless a process is at work in it."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if locked(lock) is False:
+            raise CrossmatchError(f"a process is computing in {folder}. Wait for it, or stop it first.")
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
 
 
 def locked(lock: int) -> bool | None:

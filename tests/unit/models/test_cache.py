@@ -629,7 +629,7 @@ def test_what_is_being_computed_is_not_cleared(tmp_path):
     running = Process(tmp_path, seconds=0.05)
     while running.calls < 3:
         time.sleep(0.002)
-    with pytest.raises(CrossmatchError, match="a process is computing scores in"):
+    with pytest.raises(CrossmatchError, match="a process is computing in"):
         clear(tmp_path / "scores")
     assert running.end() == (0, "")
 

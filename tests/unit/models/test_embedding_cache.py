@@ -503,7 +503,7 @@ def test_what_is_kept_can_be_seen_and_cleared(tmp_path):
 def test_what_is_being_written_is_not_cleared(tmp_path):
     shelf = EmbeddingShelf(tmp_path / "embeddings" / key_of(SYSTEM), SYSTEM, print)
     shelf.keep([text_key("a")], np.ones((1, 2), np.float32))
-    with pytest.raises(CrossmatchError, match="a process is embedding into"):
+    with pytest.raises(CrossmatchError, match="a process is computing in"):
         clear_embeddings(tmp_path)
     shelf.close()
     assert len(clear_embeddings(tmp_path)) == 1

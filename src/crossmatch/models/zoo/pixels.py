@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crossmatch.core.errors import MissingDependency
+from crossmatch.models.dual import convolutions
 from crossmatch.models.zoo.inputs import Regions
 
 try:
@@ -12,10 +13,6 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 STRIDE = 8  # pixels between two places
-
-
-def _convolution(channels: int, out: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True))
 
 
 class PixelGrid(nn.Module):
@@ -28,12 +25,7 @@ class PixelGrid(nn.Module):
     def __init__(self, side: int = 64, width: int = 12) -> None:
         super().__init__()
         self.side = side
-        self.layers = nn.Sequential(
-            _convolution(3, width, 2),
-            _convolution(width, 2 * width, 2),
-            _convolution(2 * width, 4 * width, 1),
-            _convolution(4 * width, 8 * width, 2),
-        )
+        self.layers = convolutions(width)
         across = -(-side // STRIDE)
         at = torch.arange(across) / across
         left, top = (each.flatten() for each in torch.meshgrid(at, at, indexing="xy"))
