@@ -110,7 +110,8 @@ def centred(image: Image, side: int) -> Image:
     width, height = image.size
     extent = max(1, int(side / (side + MARGIN) * min(width, height)))
     left, top = (width - extent + 1) // 2, (height - extent + 1) // 2
-    return image.convert("RGB").resize((side, side), Pillow.Resampling.BICUBIC, (left, top, left + extent, top + extent))
+    seen = image if image.mode == "RGB" else image.convert("RGB")  # which copies, even where there is nothing to convert
+    return seen.resize((side, side), Pillow.Resampling.BICUBIC, (left, top, left + extent, top + extent))
 
 
 def in_batches(pixels: NDArray[np.uint8], most: int = PIXELS) -> list[NDArray[np.uint8]]:

@@ -54,8 +54,8 @@ def pooled_by_hand(pool, vectors):
         ]
         for k in range(n)
     ]
-    both, _ = pool.decode.gru(torch.tensor([encodings]))
-    hidden = (both[0, :, :8] + both[0, :, 8:]) / 2
+    seen = torch.tensor([encodings])
+    hidden = (pool.decode.onward(seen)[0] + pool.decode.back(seen.flip(1))[0].flip(1))[0] / 2
     scores = [SHARPNESS * float(hidden[k] @ pool.score.weight[0]) for k in range(n)]
     total = sum(math.exp(s) for s in scores)
     theta = [math.exp(s) / total for s in scores]
