@@ -29,6 +29,7 @@ from crossmatch.models.sentence import threads
 try:
     import torch
     from torch import Tensor, nn
+    from torch.nn import functional as F  # noqa: N812 - the name everybody knows
 except ImportError as absent:
     raise MissingDependency("PyTorch", "conse") from absent
 
@@ -61,8 +62,8 @@ VARIANTS = {
 class EfficientNetLite:
     """An image encoder: unit-free features of 1,280 numbers, compared by their cosine; and the probabilities of 1,000 classes.
 
-    Pictures as the networks were evaluated on: the middle square of 224/256 of the shorter side, resized (bicubic, as Pillow's
-    comes nearest to TensorFlow's bilinear that does not average), bytes to (byte - 127) / 128.
+    Pictures as the networks were evaluated on: the middle square of 224/256 of the shorter side, resized (bicubic, which comes
+    nearest to TensorFlow's bilinear that does not average), bytes to (byte - 127) / 128.
     """
 
     similarity = "cosine"
@@ -71,14 +72,14 @@ class EfficientNetLite:
         self.variant = variant
         self.net = network(variant)
         self.side = VARIANTS[variant].side
-        seen = f"pixels:{self.side}/bicubic/centre"
+        seen = f"pixels:{self.side}/centre/bicubic"
         self.signature = f"efficientnet-{variant}|weights:{weights_of(self.net)}|{seen}|fp32"
 
     def prepare_images(self, images: Sequence[Image]) -> NDArray[np.uint8]:
         """The middle of each picture as bytes: (n, side, side, 3). May run in another thread."""
         out = np.empty((len(images), self.side, self.side, 3), dtype=np.uint8)
         for filled, image in zip(out, images, strict=True):
-            filled[:] = np.asarray(centred(image, self.side))
+            filled[:] = centred(image, self.side)
         return out
 
     def embed_prepared(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -98,20 +99,23 @@ class EfficientNetLite:
         return np.concatenate([np.empty((0, width), np.float32), *(part.numpy() for part in found)])
 
 
-def centred(image: Image, side: int) -> Image:
-    """The middle of a picture as a square of `side` pixels in RGB.
+def centred(image: Image, side: int) -> NDArray[np.uint8]:
+    """The middle of a picture as a square of `side` pixels in RGB: (side, side, 3).
+
+    It is cut out first and resized then, by PyTorch: Pillow's resizing differs by at most two of 256 levels, and takes three times
+    as long.
 
     >>> from PIL import Image
-    >>> centred(Image.new("L", (640, 480)), 224).size
-    (224, 224)
+    >>> centred(Image.new("L", (640, 480)), 224).shape
+    (224, 224, 3)
     """
-    from PIL import Image as Pillow
-
     width, height = image.size
     extent = max(1, int(side / (side + MARGIN) * min(width, height)))
     left, top = (width - extent + 1) // 2, (height - extent + 1) // 2
-    seen = image if image.mode == "RGB" else image.convert("RGB")  # which copies, even where there is nothing to convert
-    return seen.resize((side, side), Pillow.Resampling.BICUBIC, (left, top, left + extent, top + extent))
+    middle = image.crop((left, top, left + extent, top + extent))
+    seen = torch.from_numpy(np.array(middle if middle.mode == "RGB" else middle.convert("RGB"))).permute(2, 0, 1)
+    resized = F.interpolate(seen.unsqueeze(0), (side, side), mode="bicubic", antialias=True)[0]
+    return resized.permute(1, 2, 0).numpy()
 
 
 def in_batches(pixels: NDArray[np.uint8], most: int = PIXELS) -> list[NDArray[np.uint8]]:
