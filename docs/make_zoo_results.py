@@ -69,23 +69,22 @@ JOBS = (
     *(Job(name, name, tasks) for name, tasks in DUAL.items()),
     *(Job(f"{recipe}-{seed}", recipe, ("diorama/retrieval",), seed=seed) for recipe in MINING.values() for seed in SEEDS if seed),
     *(Job(f"pvse-k1-{name}", "pvse-k1", ("diorama/retrieval",), (f"objective.negatives={kind}",)) for name, kind in (("none", "sum"), ("semi-hard", "semi-hard"))),
+    *(Job(f"{recipe}-at-once", recipe, ("diorama/retrieval",), ("objective.warm_up=0.0",)) for recipe in ("vse-semi-hard", "vse++")),
+    *(Job(f"{recipe}-short", recipe, CHOICES, ("train.batch=32", "train.epochs=1")) for recipe in ("vse++", "scan-t2i")),
 )  # fmt: skip
 
 
 def made(folder: Path, job: Job) -> dict[str, cm.Result]:
-    """The results of a job, by task; its model is trained and evaluated only if they are not there."""
+    """The results of a job, by task. A model that is finished is not trained again, and a result of the same model is kept."""
     model, results = folder / "models" / job.name, folder / "results" / job.name
-    absent = [task for task in job.tasks if not list(results.glob(f"**/{task}.json"))] if results.is_dir() else list(job.tasks)
+    told = [word for each in job.set for word in ("--set", each)]
+    subprocess.run([*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True)
+    system = make_model(str(model)).signature
+    found = {result.task: result for result in load_all([results])} if results.is_dir() else {}
+    absent = [task for task in job.tasks if task not in found or system not in found[task].system]
     if absent:
-        told = [word for each in job.set for word in ("--set", each)]
-        subprocess.run(
-            [*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True
-        )
-        subprocess.run(
-            [*RUN, "run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        words = ["run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)]
+        subprocess.run([*RUN, *words], check=True, stdout=subprocess.DEVNULL)
     return {result.task: result for result in load_all([results])}
 
 

@@ -44,6 +44,7 @@ def cache_group() -> None:
 @click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
 def list_cache(cache: Path | None) -> None:
     """List what is kept: models, pairs or items, how much is there, and its size."""
+    from crossmatch.core.places import features_folder
     from crossmatch.models.cache import default_folder
     from crossmatch.models.embedding_cache import held_embeddings
     from crossmatch.models.shelf import held
@@ -59,13 +60,19 @@ def list_cache(cache: Path | None) -> None:
     found = [Table(f"scores in {folder}", head, tuple(rows), 1)] if rows else []
     found += [Table(f"embeddings in {folder}", (("system", "items", "size", "key"),), tuple(vectors), 1)] if vectors else []
     click.echo("\n\n".join(map(as_text, found)) if found else f"no scores are kept in {folder}, and no embeddings")
+    if cache is None and (size := _size(features_folder())):
+        click.echo(f"\nand {size / 1e6:,.1f} MB of what trainings saw and read in {features_folder()} (`clear --features`)")
 
 
 @cache_group.command("clear")
 @click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
 @click.option("--system", help="Clear what is kept of this model alone (its signature, as `cache list` shows it).")
-def clear_cache(cache: Path | None, system: str | None) -> None:
+@click.option("--features", is_flag=True, help="Also what trainings saw and read: features of regions and texts, and encoders.")
+def clear_cache(cache: Path | None, system: str | None, features: bool) -> None:
     """Remove what is kept, and nothing else that may be in the folder."""
+    import shutil
+
+    from crossmatch.core.places import features_folder
     from crossmatch.models.cache import default_folder
     from crossmatch.models.embedding_cache import clear_embeddings
     from crossmatch.models.shelf import clear
@@ -77,3 +84,11 @@ def clear_cache(cache: Path | None, system: str | None) -> None:
         f"embeddings of {len(vectors):,} models, {sum(h.bytes for h in vectors) / 1e6:,.1f} MB",
         err=True,
     )
+    if features:
+        size = _size(features_folder())
+        shutil.rmtree(features_folder(), ignore_errors=True)
+        click.echo(f"removed {size / 1e6:,.1f} MB of what trainings saw and read", err=True)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -11,7 +11,17 @@ def data_folder() -> Path:
     named = os.environ.get("CROSSMATCH_DATA")
     if named:
         return Path(named).expanduser()
+    return cache_folder()
+
+
+def cache_folder() -> Path:
+    """`crossmatch` in the user's cache folder: what may be removed at any time, and is made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crossmatch"
+
+
+def features_folder() -> Path:
+    """Where trainings keep what frozen encoders make of pictures and texts."""
+    return cache_folder() / "features"
 
 
 def cores() -> int:

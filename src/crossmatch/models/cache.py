@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from crossmatch.core.collection import Collection
 from crossmatch.core.cuts import room
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.pictures import fingerprint, opened
+from crossmatch.core.places import cache_folder
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Matrix
 from crossmatch.models.shelf import DTYPES, FORMAT, Block, Shelf
@@ -57,7 +57,7 @@ def default_folder() -> Path:
     Not beside the results, because scores do not depend on where results go; nor in `$CROSSMATCH_DATA`, which several people may
     share and nobody may write to.
     """
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crossmatch" / "scores"
+    return cache_folder() / "scores"
 
 
 def blocks_of(shape: tuple[int, int], batch: int) -> list[Block]:

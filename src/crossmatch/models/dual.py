@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PAD, UNKNOWN, FIRST_WORD = 0, 1, 2
-WORD = re.compile(r"[a-z0-9]+")
+WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 BATCH = 64
 
 
@@ -44,6 +44,8 @@ def words(text: str) -> list[str]:
 
     >>> words("Two dotted T-shirts.")
     ['two', 'dotted', 't', 'shirts']
+    >>> words("Ein Café, eine Straße")
+    ['ein', 'café', 'eine', 'straße']
     """
     return WORD.findall(text.lower())
 

@@ -41,7 +41,7 @@ LOCK, FOLDER, SUFFIX = "lock", "checkpoints", ".checkpoint"
 
 @dataclass(frozen=True)
 class Identity:
-    """What a training is of: two that have this in common end with the same weights."""
+    """What a training is of: two that have this in common end with the same weights, by the same versions of all code."""
 
     recipe: str
     data: str

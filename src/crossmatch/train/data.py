@@ -22,7 +22,7 @@ except ImportError as absent:
 if TYPE_CHECKING:
     from crossmatch.models.zoo.inputs import Regions
 
-PROBED = 4  # images that a data set is known by; all captions count
+PROBED = 256  # images that a data set is known by, evenly spread; all captions count
 ORDER, OTHER = range(2)  # what a generator is for: no two of them draw alike
 
 
@@ -145,9 +145,9 @@ class TrainingSet:
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hexadecimal digits of captions and links, and of the first images."""
+        """Twelve hexadecimal digits of captions and links, and of up to 256 images that are spread over all of them."""
         told = hashlib.sha256("\0".join(self.captions).encode() + self.links.tobytes() + str(len(self.store)).encode())
-        seen = self.store.take(np.arange(min(PROBED, len(self.store))))
+        seen = self.store.take(np.linspace(0, len(self.store) - 1, min(PROBED, len(self.store))).round().astype(np.int64))
         told.update((seen if isinstance(seen, Tensor) else seen.features).contiguous().numpy().tobytes())
         return told.hexdigest()[:12]
 

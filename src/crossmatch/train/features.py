@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -30,7 +29,7 @@ from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.pictures import BadPicture, fingerprint, opened
-from crossmatch.core.places import cores
+from crossmatch.core.places import cores, features_folder
 from crossmatch.core.progress import track
 from crossmatch.core.whole import UNFINISHED, whole_file
 from crossmatch.diorama.layout import sample_scene
@@ -135,12 +134,7 @@ def collection_features(collection: Collection, settings: Extractor) -> RegionSt
             for _ in track(range(0, len(ids), AT_ONCE), "looking at regions"):
                 yield next(coming)
 
-    return _kept(["collection", ids, [_identity(open_image, name) for name in ids], made.signature], made.dimensions, parts)
-
-
-def features_folder() -> Path:
-    """Where features are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crossmatch" / "features"
+    return _kept(["collection", ids, identities(collection), made.signature], made.dimensions, parts)
 
 
 # How features are made
@@ -169,6 +163,11 @@ def _here(settings: Extractor, _: str) -> Encoded:
 def _halved(made: Encoded, pictures: list[Any]) -> Seen:
     features, boxes, begin = made.seen(pictures)
     return features.half().numpy(), boxes.numpy(), np.diff(begin)
+
+
+def identities(collection: Collection) -> list[str]:
+    """A hash of each picture of a collection, in its order."""
+    return [_identity(collection.open_image, name) for name in collection.image_ids.tolist()]
 
 
 def _identity(open_image: Any, name: str) -> str:

@@ -117,6 +117,7 @@ def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = Fal
         state = _resumed(checkpoints, model, optimiser)
         if state is None:
             state = State()
+            _require_others(training)
             _require_heard(training, texts)
         clock = _Clock(state, every)
 
@@ -258,6 +259,15 @@ def _resumed(checkpoints: Checkpoints, model: Any, optimiser: torch.optim.Optimi
         ) from None
     checkpoints.tell(f"the training in {checkpoints.output} goes on after epoch {state.epoch}, step {state.step}")
     return state
+
+
+def _require_others(training: Training) -> None:
+    """Refuse to match captions with captions where no image has two: each would be matched with itself."""
+    if training.settings.pairs == "captions" and np.bincount(training.data.links[:, 0]).max() < 2:
+        raise WrongWords(
+            "the recipe matches captions with other captions of the same image (train.pairs is captions), and no image has two. "
+            "Take a recipe for images and captions, such as de-i2t, or other data."
+        )
 
 
 class _Heard(Mapping[str, Any]):

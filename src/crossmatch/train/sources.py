@@ -21,10 +21,11 @@ from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
 from crossmatch.models.dual import pixels_of
 from crossmatch.models.region_files import RegionFile
-from crossmatch.train.data import PROBED, ArrayStore, PixelStore, Store, TrainingSet
+from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet
 from crossmatch.train.pictures import Part, draw_split, in_parts
 
 LOOKED_AT = 1000  # images in which repeats are looked for
+FIRST = 4  # images through which the encoder is known, before all of them are looked at
 HELD_OUT = 0.1  # share of the images of a collection that validates, unless it has a folder for that
 
 
@@ -72,7 +73,7 @@ def _diorama(_: str, features: Mapping[str, Any], asked: Asked) -> Source:
     there = SIZES[asked.size]
     train = min(there["train"], asked.images or there["train"])
     val = min(asked.judged, there["val"])
-    probe = _diorama_split("train", PROBED, features).digest
+    probe = _diorama_split("train", FIRST, features).digest
     told = hashlib.sha256(f"diorama {train} {val} {sorted(features.items())} {probe}".encode()).hexdigest()[:12]
     return Source("diorama", told, lambda: (_diorama_split("train", train, features), _diorama_split("val", val, features)))
 
@@ -133,10 +134,14 @@ class _Folder:
         return _Folder(self.collection.reordered(chosen, captions), self.features, self.regions)
 
     def told(self) -> bytes:
-        """What the training set depends on, from little work: texts, links, and the first images."""
-        few = self.only(None, PROBED)
-        held = self.collection
-        seen = repr(sorted(self.features.items())) if self.regions is None else RegionFile.open(self.regions).hash
+        """What the training set depends on: texts, links, the content of the pictures, and what the encoder makes of some."""
+        held, few = self.collection, self.only(None, FIRST)
+        if self.regions is not None:
+            seen = RegionFile.open(self.regions).hash
+        else:
+            from crossmatch.train.features import identities
+
+            seen = repr(sorted(self.features.items())) + " ".join(identities(held))
         return held.fingerprint + held.links.tobytes() + (seen + few.made().digest).encode()
 
     def made(self) -> TrainingSet:

@@ -17,6 +17,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.models.folder import weights_of
 from crossmatch.train import loop
 from crossmatch.train.checkpoints import Checkpoints, Identity
+from crossmatch.train.data import TrainingSet
 from crossmatch.train.judge import judged
 from crossmatch.train.loop import State, Training, fit, learning_rate, optimiser_of
 from crossmatch.train.recipe import TrainSettings
@@ -185,7 +186,7 @@ def test_steps_fall_after_whole_epochs():
 def test_adam_decays_all_and_adamw_matrices_alone():
     learners = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
     adam, adamw = (optimiser_of(learners, TrainSettings(optimiser=name, weight_decay=0.1)) for name in ("adam", "adamw"))
-    assert type(adam).__name__, type(adamw).__name__ == ("Adam", "AdamW")
+    assert (type(adam).__name__, type(adamw).__name__) == ("Adam", "AdamW")
     assert [g["weight_decay"] for g in adam.param_groups] == [0.1]
     assert [(g["weight_decay"], [p.ndim for p in g["params"]]) for g in adamw.param_groups] == [(0.1, [2]), (0.0, [1])]
 
@@ -367,3 +368,10 @@ def test_nothing_is_shown_when_piped(tmp_path, capsys):
 def test_what_the_bar_says():
     assert State().said() == ""
     assert State(losses=[2.0, 4.0], rows=[{"sum": 120.0}], best=130.0).said() == "loss 3 · val 120.0, best 130.0"
+
+
+def test_captions_are_not_matched_with_themselves(tmp_path):
+    whole = training()
+    alone = TrainingSet(whole.data.store, whole.data.captions, whole.data.links[::2])
+    with pytest.raises(WrongWords, match="no image has two"):
+        fit(replace(whole, data=alone), kept(tmp_path))

@@ -190,7 +190,7 @@ def test_words_that_are_rare_are_unknown(train):
 WRONG = [
     (["model.dimension=3"], r"\[model\] has no key 'dimension'. Did you mean 'dimensions'"),
     (["model.words=3"], "no key 'words'"),
-    (["model.image=gur"], "one of linear, mlp, gru"),
+    (["model.image=gur"], "one of linear, mlp, bigru"),
     (["model.dimensions=many"], "a whole number was expected"),
     (["objective.name=tripel"], "Did you mean 'triplet'"),
     (["objective.margn=1"], "Did you mean 'margin'"),

@@ -54,7 +54,7 @@ NETWORKS = (
         "sgr",
     ),
     Network("vsrn", "vsrn", "VSRN", "reasoning over the graph of an image's regions", "embed", "li2019vsrn", "vsrn"),
-    Network("pvse", "pvse", "PVSE", "several vectors for an image or a text", "score", "song2019pvse", "pvse-k2"),
+    Network("pvse", "pvse", "PVSE", "several vectors for an image or a text", "embed or score", "song2019pvse", "pvse-k2"),
     Network("pcme", "pcme", "PCME", "a distribution for an image or a text", "embed or score", "chun2021pcme", "pcme"),
     Network(
         "dual-encoder",

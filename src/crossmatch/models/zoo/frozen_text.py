@@ -8,7 +8,6 @@ user's cache folder, which may be removed at any time.
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency
-from crossmatch.core.places import cores
+from crossmatch.core.places import cores, features_folder
 from crossmatch.core.progress import track
 from crossmatch.models.sentence import MiniLM, threads
 
@@ -122,8 +121,7 @@ def minilm_tokens() -> MiniLMTokens:
 
 def default_file() -> Path:
     """`crossmatch/features/texts.sqlite` in the user's cache folder."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "crossmatch" / "features" / "texts.sqlite"
+    return features_folder() / "texts.sqlite"
 
 
 @dataclass(frozen=True)
@@ -202,35 +200,32 @@ class FrozenText:
         return np.asarray([len(tokens) > self.tower.longest for tokens in self.tower.tokens(texts)], dtype=bool)
 
     def read(self, texts: Sequence[str]) -> TextFeatures:
-        """The features of some texts, all in memory."""
+        """The features of some texts, all in memory; what is on disk is taken from there, and nothing is written."""
         keys = [self.key(text) for text in texts]
-        self.compute(dict(zip(keys, texts, strict=True)))
         found = self.kept.find(list(dict.fromkeys(keys)))
+        for some in self.made({key: text for key, text in zip(keys, texts, strict=True) if key not in found}):
+            found |= some
         return TextFeatures.of([found[key] for key in keys], self.tower.dimensions)
 
     def read_all(self, texts: Sequence[str]) -> TextRows:
-        """Many texts: computed now, as far as they are not on disk, and fetched from there a few at a time."""
+        """Many texts: computed now, as far as they are not on disk, kept, and fetched from there a few at a time."""
         keys = tuple(self.key(text) for text in texts)
-        self.compute(dict(zip(keys, texts, strict=True)), "reading captions")
+        said = dict(zip(keys, texts, strict=True))
+        for some in self.made({key: said[key] for key in self.kept.missing(keys)}, "reading captions"):
+            self.kept.keep(some)
         return TextRows(keys, self.kept, self.tower.dimensions)
 
-    def compute(self, texts: Mapping[bytes, str], label: str = "") -> None:
-        """Have these on disk. With a label it shows how far it is."""
-        keys = list(texts)
-        there = self.kept.find(keys) if len(keys) <= ASKED else None
-        wanted = self.kept.missing(keys) if there is None else [key for key in keys if key not in there]
-        if not wanted:
-            return
-        rows = [_cut(row, self.tower.longest) for row in self.tower.tokens([texts[key] for key in wanted])]
+    def made(self, texts: Mapping[bytes, str], label: str = "") -> Iterator[dict[bytes, Features]]:
+        """The features of these texts by their keys, some at a time. With a label it shows how far it is."""
+        wanted = list(texts)
+        rows = [_cut(row, self.tower.longest) for row in self.tower.tokens(list(texts.values()))] if wanted else []
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         shares = [order[at : at + WRITTEN] for at in range(0, len(order), WRITTEN)]
         with threads(1), ThreadPoolExecutor(cores()) as pool:
-            for share in track(shares, label) if label else shares:
+            for share in track(shares, label) if label and shares else shares:
                 batches = list(_alike(share, rows))
                 made = pool.map(lambda batch: self.tower.features([rows[n] for n in batch]), batches)
-                self.kept.keep(
-                    {wanted[n]: v for batch, some in zip(batches, made, strict=True) for n, v in zip(batch, some, strict=True)}
-                )
+                yield {wanted[n]: v for batch, some in zip(batches, made, strict=True) for n, v in zip(batch, some, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)

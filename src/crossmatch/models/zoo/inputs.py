@@ -69,6 +69,9 @@ class Words:
 class Vocabulary:
     """The words that a model knows; all others are one unknown word.
 
+    Words are runs of letters and digits in lower case. The released code of VSE++ and SCAN takes the tokens of nltk, in which a
+    full stop is a word.
+
     >>> known = Vocabulary.of(["A cat.", "a red cat"])
     >>> known.numbered(["A blue cat", ""]).numbers
     tensor([[2, 4, 1, 5, 3], [2, 3, 0, 0, 0]])

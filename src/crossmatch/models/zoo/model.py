@@ -7,8 +7,10 @@ an image side embeds texts alone (`TextEmbedder`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,11 @@ class ZooConfig:
     net: Mapping[str, Any]
     vocabulary: tuple[str, ...] = field(repr=False)
     features: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of all of it: a temperature, a direction or the order of the words is in no weight."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -168,11 +175,12 @@ class Trained:
 
     @property
     def signature(self) -> str:
-        """The system line: family, recipe, weights, regions, precision."""
+        """The system line: family, recipe, weights, what else a score depends on, regions, precision."""
         seen = f"pixels:{self.eyes.side}/box" if isinstance(self.eyes, PixelGrid) else self.eyes.signature
         name = self.recipe.get("name", self.config.family)
         read = f"|texts:{self.match.reads}" if hasattr(self.match, "reads") else ""
-        return f"{name}|family:{self.config.family}|weights:{self.weights}|regions:{seen}{read}|tokens:{self.longest}|fp32"
+        known = f"weights:{self.weights}|config:{self.config.digest}"
+        return f"{name}|family:{self.config.family}|{known}|regions:{seen}{read}|tokens:{self.longest}|fp32"
 
     def save(self, folder: Path) -> None:
         """Write the model as a folder."""

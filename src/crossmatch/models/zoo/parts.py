@@ -40,7 +40,7 @@ class WordVectors(nn.Module):
 class BiGRU(nn.Module):
     """A bidirectional GRU over sequences of unequal length; what comes after the end of one changes nothing.
 
-    Each step's output is the mean of the two directions, so that it has `out` numbers (lee2018scan, eq. 3 to 5). Both directions
+    Each step's output is the mean of the two directions, so that it has `out` numbers (lee2018scan). Both directions
     run over padded sequences, the second over each turned round within its own length: the same numbers as a packed
     `torch.nn.GRU`, sooner on a CPU.
     """
@@ -58,8 +58,23 @@ class BiGRU(nn.Module):
     def ends(self, vectors: Tensor, real: Tensor) -> Tensor:
         """The mean of the last forward and the first backward output, (N, out): hu2019bison, app. D.3."""
         onward, back = self.onward(vectors)[0], self.back(at_places(vectors, turned_round(real)))[0]
-        last = (real.sum(dim=1).clamp(min=1) - 1).unsqueeze(1)
+        last = last_place(real)
         return (at_places(onward, last) + at_places(back, last)).squeeze(1) / 2
+
+
+def last_of(gru: nn.GRU, vectors: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """A GRU in one direction over sequences of unequal length: its outputs (N, L, D), 0 beyond the end, and the last real one of
+    each (N, D).
+
+    An empty sequence is read as one zero vector, since what stands in place of absent items is 0.
+    """
+    said = gru(vectors)[0]
+    return said * real.unsqueeze(2), at_places(said, last_place(real)).squeeze(1)
+
+
+def last_place(real: Tensor) -> Tensor:
+    """(N, 1): the place of each sequence's last real item; the first place where it has none."""
+    return (real.sum(dim=1, keepdim=True) - 1).clamp(min=0)
 
 
 def turned_round(real: Tensor) -> Tensor:

@@ -111,7 +111,9 @@ class Reasoning(nn.Module):
 class Filtration(nn.Module):
     """SAF. Batch norm is over all images and words of one caption, as in the released code.
 
-    Its statistics count as constants in the backward pass: so only the pairs that have a gradient need be looked at again.
+    Its statistics count as constants in the backward pass: so only the pairs that have a gradient need be looked at again. What
+    evaluation uses takes one step towards the mean of a batch's captions; in the released code it takes one for each caption, and
+    thus remembers little but the last batch. Variances are biased, there unbiased.
     """
 
     def __init__(self, dimensions: int) -> None:

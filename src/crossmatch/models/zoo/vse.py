@@ -13,7 +13,7 @@ from typing import Literal
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import Regions, Words
-from crossmatch.models.zoo.parts import BiGRU, WordVectors, mean_over, unit
+from crossmatch.models.zoo.parts import BiGRU, WordVectors, last_of, mean_over, unit
 
 try:
     from torch import Tensor, nn
@@ -27,8 +27,8 @@ class VSEConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    image: Literal["linear", "mlp", "gru"] = "linear"
-    text: Literal["gru", "bow"] = "gru"
+    image: Literal["linear", "mlp", "bigru"] = "linear"
+    text: Literal["gru", "bigru", "bow"] = "gru"
     dimensions: int = 1024
     hidden: int = 2048
     word_dimensions: int = 300
@@ -38,12 +38,30 @@ def _mlp(inputs: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, out))
 
 
+TOWERS: dict[str, Callable[[int, int, int], nn.Module]] = {  # from so many numbers, by way of a hidden layer, to so many
+    "linear": lambda inputs, hidden, out: nn.Linear(inputs, out),
+    "mlp": _mlp,
+    "bow": _mlp,
+    "gru": lambda inputs, hidden, out: nn.GRU(inputs, out, batch_first=True),
+    "bigru": lambda inputs, hidden, out: BiGRU(inputs, out),
+}
+
+
+def _pooled(tower: nn.Module, vectors: Tensor, real: Tensor) -> Tensor:
+    """A set or sequence of vectors (N, L, D) as one vector each: where a GRU ended, or what a map makes of their mean."""
+    if isinstance(tower, BiGRU):
+        return tower.ends(vectors, real)
+    if isinstance(tower, nn.GRU):
+        return last_of(tower, vectors, real)[1]
+    return tower(mean_over(vectors, real))  # type: ignore[no-any-return]
+
+
 class VSE(nn.Module):
     """Images and texts as unit vectors.
 
     image:  the mean of the regions through a linear map (faghri2018vse, sec. 3.1) or an MLP (ConvNet), or a bidirectional GRU over
             the regions in their order (Obj)
-    text:   a bidirectional GRU over the words (Bi-GRU), or the mean of their vectors through an MLP (BoW)
+    text:   a GRU over the words (faghri2018vse), a bidirectional one (Bi-GRU), or the mean of their vectors through an MLP (BoW)
     """
 
     embeds = True
@@ -52,30 +70,16 @@ class VSE(nn.Module):
         super().__init__()
         self.config = config
         self.word_vectors = WordVectors(config.words, config.word_dimensions)
-        towers: dict[str, Callable[[], nn.Module]] = {
-            "linear": lambda: nn.Linear(config.features, config.dimensions),
-            "mlp": lambda: _mlp(config.features, config.hidden, config.dimensions),
-            "gru": lambda: BiGRU(config.features, config.dimensions),
-        }
-        self.image = towers[config.image]()
-        self.text: nn.Module = (
-            BiGRU(config.word_dimensions, config.dimensions)
-            if config.text == "gru"
-            else _mlp(config.word_dimensions, config.hidden, config.dimensions)
-        )
+        self.image = TOWERS[config.image](config.features, config.hidden, config.dimensions)
+        self.text = TOWERS[config.text](config.word_dimensions, config.hidden, config.dimensions)
 
     def images(self, regions: Regions) -> Tensor:
         """Unit vectors (N, D)."""
-        if isinstance(self.image, BiGRU):
-            return unit(self.image.ends(regions.features, regions.real))
-        return unit(self.image(mean_over(regions.features, regions.real)))
+        return unit(_pooled(self.image, regions.features, regions.real))
 
     def texts(self, words: Words) -> Tensor:
         """Unit vectors (N, D)."""
-        vectors = self.word_vectors(words)
-        if isinstance(self.text, BiGRU):
-            return unit(self.text.ends(vectors, words.real))
-        return unit(self.text(mean_over(vectors, words.real)))
+        return unit(_pooled(self.text, self.word_vectors(words), words.real))
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """The cosine of each image with each text: (I, T)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import Regions, Words
-from crossmatch.models.zoo.parts import WordVectors, unit
+from crossmatch.models.zoo.parts import WordVectors, last_of, unit
 
 try:
     import torch
@@ -57,17 +57,6 @@ class Reasoning(nn.Module):
         out = torch.zeros_like(vectors)
         out[real] = self.norm(told[real]) + vectors[real]
         return out
-
-
-def last_of(gru: nn.GRU, vectors: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """A GRU over sequences of unequal length: its outputs (N, L, D), 0 beyond the end, and the last real one of each (N, D).
-
-    An empty sequence is read as one zero vector.
-    """
-    lengths = real.sum(dim=1).clamp(min=1).cpu()
-    packed = nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-    said, last = gru(packed)
-    return nn.utils.rnn.pad_packed_sequence(said, batch_first=True, total_length=vectors.shape[1])[0], last[0]
 
 
 class Teller(nn.Module):

@@ -71,9 +71,9 @@ def test_texts_become_the_towers_features(frozen):
 
 
 def test_each_text_goes_through_the_tower_once(frozen):
-    frozen.read(TEXTS)
-    assert sum(frozen.tower.seen) == 4  # of five texts two are the same
     rows = frozen.read_all(TEXTS * 2)
+    assert sum(frozen.tower.seen) == 4  # of five texts two are the same
+    frozen.read_all(TEXTS)
     again = FrozenText(LetterTower(), frozen.kept)
     again.read([*TEXTS, "new"])
     assert sum(frozen.tower.seen) == 4
@@ -81,8 +81,14 @@ def test_each_text_goes_through_the_tower_once(frozen):
     assert len(rows) == 10
 
 
-def test_another_tower_has_features_of_its_own(frozen):
+def test_a_few_texts_are_read_without_writing(frozen):
     frozen.read(TEXTS)
+    assert sum(frozen.tower.seen) == 4
+    assert not frozen.kept.file.exists()
+
+
+def test_another_tower_has_features_of_its_own(frozen):
+    frozen.read_all(TEXTS)
     other = FrozenText(LetterTower(signature="letters|2"), frozen.kept)
     other.read(TEXTS)
     assert sum(other.tower.seen) == 4
@@ -124,7 +130,7 @@ def test_a_damaged_file_is_named_with_the_remedy(frozen):
 
 
 def test_a_full_disk_is_said(frozen):
-    frozen.read(["a"])
+    frozen.read_all(["a"])
     with sqlite3.connect(frozen.kept.file) as disk:
         pages = disk.execute("PRAGMA page_count").fetchone()[0]
     disk.close()
@@ -135,7 +141,7 @@ def test_a_full_disk_is_said(frozen):
             return _limited(super()._open(make), pages)
 
     with pytest.raises(CrossmatchError, match="make room"):
-        FrozenText(frozen.tower, Full(frozen.kept.file)).read([f"{n} {'long ' * 7}" for n in range(200)])
+        FrozenText(frozen.tower, Full(frozen.kept.file)).read_all([f"{n} {'long ' * 7}" for n in range(200)])
     assert len(frozen.read(["a"])) == 1  # what was there still is
 
 
@@ -167,7 +173,7 @@ def test_two_may_write_at_once(tmp_path):
     def write(name):
         frozen = FrozenText(LetterTower(), Kept(tmp_path / "t.sqlite"))
         for n in range(20):
-            frozen.read([f"{name} {n}", f"both {n}"])
+            frozen.read_all([f"{name} {n}", f"both {n}"])
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, "ab"))

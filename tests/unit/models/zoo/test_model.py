@@ -136,3 +136,15 @@ def test_a_broken_folder_is_refused(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(told | {"family": "scan"}))
     with pytest.raises(CrossmatchError, match="holds no whole scan model"):
         load(tmp_path, "scan")
+
+
+def test_the_signature_tells_all_that_a_score_depends_on():
+    """Settings without a weight of their own, and the order of the words: the cache knows models by this line alone."""
+    model = built("scan")
+    others = [built("scan", direction="i2t"), built("scan", temperature=4.0), built("scan", aggregation="max")]
+    for other in others:
+        assert other.weights == model.weights
+    turned = ZooConfig("scan", model.config.net, model.config.vocabulary[::-1], model.config.features)
+    lines = {model.signature, *(other.signature for other in others), module.made(turned).signature}
+    assert len(lines) == 5
+    assert built("scan").signature == model.signature

@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Words  # noqa: E402
-from crossmatch.models.zoo.vsrn import VSRN, Reasoning, Teller, VSRNConfig, last_of  # noqa: E402
+from crossmatch.models.zoo.parts import last_of  # noqa: E402
+from crossmatch.models.zoo.vsrn import VSRN, Reasoning, Teller, VSRNConfig  # noqa: E402
 from crossmatch.train.batch import Batch  # noqa: E402
 from crossmatch.train.dual import reproducible  # noqa: E402
 from crossmatch.train.objectives.vsrn import vsrn  # noqa: E402
