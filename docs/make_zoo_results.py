@@ -9,6 +9,8 @@ Trains every recipe on the embedded world, two at a time, and evaluates it on th
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,12 +23,13 @@ import numpy as np
 import crossmatch as cm
 from blocks import replace_block
 from crossmatch.core.result import load_all
-from crossmatch.diorama.world import Diorama
+from crossmatch.diorama.world import SIZES, Diorama
 from crossmatch.models import make_model
 from crossmatch.models.zoo.model import uncertainty_of_images, uncertainty_of_texts
 from crossmatch.report.analysis_page import write
 from crossmatch.report.tables import Table, value_with_error
 from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity, uncertainty_panel
+from crossmatch.train.recipe import load_recipe
 from make_caption_results import by_quality
 from make_results import markdown
 
@@ -35,6 +38,7 @@ RUN = [sys.executable, "-c", "from crossmatch.cli import main; main()"]
 CHOICES = ("diorama/retrieval", "diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
 GRADED = ("diorama/cxc", "diorama/sts", "diorama/sis", "diorama/sits")
 SEEDS = range(3)
+PROBABLE = "pcme-probability"
 
 
 @dataclass(frozen=True)
@@ -68,31 +72,45 @@ JOBS = (
     *(Job(name, name, (*CHOICES, *GRADED) if name in ("vse++", "vsrn") else CHOICES) for name in (*POOLED, *ATTENTION)),
     *(Job(name, name, tasks) for name, tasks in DUAL.items()),
     *(Job(f"{recipe}-{seed}", recipe, ("diorama/retrieval",), seed=seed) for recipe in MINING.values() for seed in SEEDS if seed),
-    *(Job(f"pvse-k1-{name}", "pvse-k1", ("diorama/retrieval",), (f"objective.negatives={kind}",)) for name, kind in (("none", "sum"), ("semi-hard", "semi-hard"))),
     *(Job(f"{recipe}-at-once", recipe, ("diorama/retrieval",), ("objective.warm_up=0.0",)) for recipe in ("vse-semi-hard", "vse++")),
     *(Job(f"{recipe}-short", recipe, CHOICES, ("train.batch=32", "train.epochs=1")) for recipe in ("vse++", "scan-t2i")),
 )  # fmt: skip
 
 
 def made(folder: Path, job: Job) -> dict[str, cm.Result]:
-    """The results of a job, by task. A model that is finished is not trained again, and a result of the same model is kept."""
-    model, results = folder / "models" / job.name, folder / "results" / job.name
-    told = [word for each in job.set for word in ("--set", each)]
+    """The results of a job, by task; a model that is finished is not trained again."""
+    model, told = folder / "models" / job.name, [word for each in job.set for word in ("--set", each)]
     subprocess.run([*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True)
+    return evaluated(folder, job.name, job.tasks)
+
+
+def evaluated(folder: Path, name: str, tasks: Sequence[str]) -> dict[str, cm.Result]:
+    """The results of a trained model, by task; those of the very same model are kept."""
+    model, results = folder / "models" / name, folder / "results" / name
     system = make_model(str(model)).signature
     found = {result.task: result for result in load_all([results])} if results.is_dir() else {}
-    absent = [task for task in job.tasks if task not in found or system not in found[task].system]
+    absent = [task for task in tasks if task not in found or system not in found[task].system]
     if absent:
-        words = ["run", "-m", str(model), "--name", job.name, "-t", ",".join(absent), "-o", str(results)]
+        words = ["run", "-m", str(model), "--name", name, "-t", ",".join(absent), "-o", str(results)]
         subprocess.run([*RUN, *words], check=True, stdout=subprocess.DEVNULL)
     return {result.task: result for result in load_all([results])}
+
+
+def by_probability(folder: Path) -> dict[str, cm.Result]:
+    """PCME with the same weights, but retrieval by the matching probability instead of the means."""
+    model = folder / "models" / PROBABLE
+    shutil.copytree(folder / "models" / "pcme", model, dirs_exist_ok=True)
+    told = json.loads((model / "model.json").read_text())
+    told["config"]["net"]["retrieval"] = "probability"
+    (model / "model.json").write_text(json.dumps(told))
+    return evaluated(folder, PROBABLE, CHOICES)
 
 
 def all_made(folder: Path) -> dict[str, dict[str, cm.Result]]:
     """Two jobs at a time, each on one core."""
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda job: made(folder, job), JOBS))
-    return {job.name: results for job, results in zip(JOBS, found, strict=True)}
+    return {job.name: results for job, results in zip(JOBS, found, strict=True)} | {PROBABLE: by_probability(folder)}
 
 
 # -- the tables
@@ -116,10 +134,16 @@ def cell(results: Mapping[str, cm.Result], task: str, key: str) -> str:
     return value_with_error(whole(results[task], key)) if task in results else "–"
 
 
-def every_model(found: Mapping[str, Mapping[str, cm.Result]], names: Sequence[str]) -> Table:
-    """BISON's Table 3 and ECCV's Table 4 in one."""
-    rows = [(name, *(cell(found[name], task, key) for _, task, key in COLUMNS)) for name in names]
-    return Table("", (("model", *(head for head, *_ in COLUMNS)),), tuple(rows), 1)
+def every_model(folder: Path, found: Mapping[str, Mapping[str, cm.Result]], names: Sequence[str]) -> Table:
+    """BISON's Table 3 and ECCV's Table 4 in one, with how long each was trained."""
+    rows = [(name, budget(folder, name), *(cell(found[name], task, key) for _, task, key in COLUMNS)) for name in names]
+    return Table("", (("model", "training", *(head for head, *_ in COLUMNS)),), tuple(rows), 2)
+
+
+def budget(folder: Path, name: str) -> str:
+    """Passes over how many images, and pairs of a batch."""
+    told = json.loads((folder / "models" / name / "model.json").read_text())["recipe"]["train"]
+    return f"{told['epochs']} x {told['images'] or SIZES['default']['train']:,}, {told['batch']}"
 
 
 def mean_of(results: Mapping[str, cm.Result], key: str) -> float:
@@ -128,16 +152,16 @@ def mean_of(results: Mapping[str, cm.Result], key: str) -> float:
 
 
 def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
-    """Three seeds of VSE by which negatives count, and PVSE once: by the links, and by the truth."""
+    """VSE by which negatives count, three seeds of it, and once from the first step: by the links, and by the truth."""
     rows = []
     for kind, recipe in MINING.items():
+        late = "" if kind == "none" else f" after {100 * load_recipe(recipe).objective['warm_up']:.0f} % of the steps"
         seeds = [found[recipe if seed == 0 else f"{recipe}-{seed}"] for seed in SEEDS]
         cells = [[mean_of(one, key) for one in seeds] for key in ("links/hit@1", "truth/hit@1", "truth/map@r")]
-        rows.append((f"VSE, {kind}", *(f"{np.mean(few):.1f} ({', '.join(f'{x:.1f}' for x in few)})" for few in cells)))
-    for kind, name in (("none", "pvse-k1-none"), ("semi-hard", "pvse-k1-semi-hard"), ("hardest", "pvse-k1")):
-        rows.append(
-            (f"PVSE K=1, {kind}", *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r")))
-        )
+        rows.append((f"VSE, {kind}{late}", *(f"{np.mean(few):.1f} ({', '.join(f'{x:.1f}' for x in few)})" for few in cells)))
+    once = {"VSE, semi-hard at once": "vse-semi-hard-at-once", "VSE, hardest at once": "vse++-at-once"}
+    for told, name in once.items():
+        rows.append((told, *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r"))))
     return Table("", (("negatives", "R@1, links", "R@1, truth", "mAP@R, truth"),), tuple(rows), 1)
 
 
@@ -184,7 +208,9 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
         [
             "## Trained retrieval systems on the embedded world",
             "Every recipe, trained on diorama's train split by its validation images and evaluated on the test split (`crossmatch train RECIPE --data diorama`, seed 0). Links are the five captions that were written for a scene; the truth is whether a caption holds of a scene.\n",
-            markdown(every_model(found, (*POOLED, *ATTENTION, "de-i2t", "de-t2t-i2t"))),
+            markdown(
+                every_model(folder, found, (*POOLED, PROBABLE, *ATTENTION, "de-i2t", "de-t2t-i2t", "vse++-short", "scan-t2i-short"))
+            ),
             "\n### Which negatives count",
             "The mean of both directions; for VSE over three seeds, with each in parentheses.\n",
             markdown(mining(found)),

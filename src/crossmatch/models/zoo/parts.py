@@ -13,6 +13,9 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 
+TOGETHER = 32  # sequences of like length: fewer make small matrices, more have much filling
+
+
 def mean_over(vectors: Tensor, real: Tensor) -> Tensor:
     """The mean of the real vectors of each set: (N, K, D) and (N, K) to (N, D). A set without any gives 0.
 
@@ -40,9 +43,8 @@ class WordVectors(nn.Module):
 class BiGRU(nn.Module):
     """A bidirectional GRU over sequences of unequal length; what comes after the end of one changes nothing.
 
-    Each step's output is the mean of the two directions, so that it has `out` numbers (lee2018scan). Both directions
-    run over padded sequences, the second over each turned round within its own length: the same numbers as a packed
-    `torch.nn.GRU`, sooner on a CPU.
+    Each step's output is the mean of the two directions, so that it has `out` numbers (lee2018scan). The second direction runs over
+    each sequence turned round within its own length: the same numbers as a packed bidirectional `torch.nn.GRU`, sooner on a CPU.
     """
 
     def __init__(self, inputs: int, out: int) -> None:
@@ -52,29 +54,36 @@ class BiGRU(nn.Module):
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
         """From (N, L, inputs) and which of them are real, those first, to (N, L, out); 0 beyond the end."""
         turned = turned_round(real)
-        onward, back = self.onward(vectors)[0], at_places(self.back(at_places(vectors, turned))[0], turned)
-        return (onward + back) / 2 * real.unsqueeze(2)  # type: ignore[no-any-return]
+        onward, back = over(self.onward, vectors, real), over(self.back, at_places(vectors, turned), real)
+        return (onward + at_places(back, turned)) / 2
 
     def ends(self, vectors: Tensor, real: Tensor) -> Tensor:
         """The mean of the last forward and the first backward output, (N, out): hu2019bison, app. D.3."""
-        onward, back = self.onward(vectors)[0], self.back(at_places(vectors, turned_round(real)))[0]
-        last = last_place(real)
-        return (at_places(onward, last) + at_places(back, last)).squeeze(1) / 2
+        (_, onward), (_, back) = (
+            last_of(self.onward, vectors, real),
+            last_of(self.back, at_places(vectors, turned_round(real)), real),
+        )
+        return (onward + back) / 2
 
 
 def last_of(gru: nn.GRU, vectors: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """A GRU in one direction over sequences of unequal length: its outputs (N, L, D), 0 beyond the end, and the last real one of
-    each (N, D).
+    """The outputs of `over`, and the last of each sequence, (N, D); that of an empty one is 0."""
+    said = over(gru, vectors, real)
+    return said, at_places(said, (real.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
 
-    An empty sequence is read as one zero vector, since what stands in place of absent items is 0.
+
+def over(gru: nn.GRU, vectors: Tensor, real: Tensor) -> Tensor:
+    """A GRU in one direction over sequences of unequal length (N, L, inputs), the real items first: (N, L, out), 0 beyond the end.
+
+    Sequences of like length go through it together, without the filling that only longer ones need.
     """
-    said = gru(vectors)[0]
-    return said * real.unsqueeze(2), at_places(said, last_place(real)).squeeze(1)
-
-
-def last_place(real: Tensor) -> Tensor:
-    """(N, 1): the place of each sequence's last real item; the first place where it has none."""
-    return (real.sum(dim=1, keepdim=True) - 1).clamp(min=0)
+    lengths = real.sum(dim=1)
+    out = vectors.new_zeros(*real.shape, gru.hidden_size)
+    for rows in torch.split(torch.argsort(lengths, stable=True), TOGETHER):
+        longest = int(lengths[rows].max())
+        if longest:
+            out[rows, :longest] = gru(vectors[rows, :longest])[0] * real[rows, :longest].unsqueeze(2)
+    return out
 
 
 def turned_round(real: Tensor) -> Tensor:
