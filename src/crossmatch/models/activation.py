@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from crossmatch.models.text import file_hash
 QUICK, PLAIN = "quickgelu", "gelu"
 SUFFIX = f"-{QUICK}"
 NAMES = {QUICK: "QuickGELU", PLAIN: "GELU"}
+UNSAID = ("roberta-ViT-B-32",)  # architectures that open_clip builds with QuickGELU though their name does not say so
 Table = Mapping[str, Mapping[str, Any]]  # the released weights of an architecture by tag, as open_clip has them
 
 
@@ -70,16 +71,19 @@ def by_archive(path: Path, stored: Stored, table: Table) -> Trained | None:
 
 
 def by_arguments(path: Path, stored: Stored, table: Table) -> Trained | None:
-    """The arguments of the training are kept in the checkpoint: the architecture's name, a flag, and the weights it began with."""
+    """The arguments of the training are kept in the checkpoint: the architecture's name, a flag, and the weights it began with.
+
+    `resume` names a file that was loaded after those of `pretrained`, over them: what it was trained with is not said.
+    """
     given = stored.told.get("args")
     args = given if isinstance(given, Mapping) else dict(getattr(given, "__dict__", {}))
-    model, began = str(args.get("model") or ""), args.get("pretrained")
-    if args.get("force_quick_gelu") or model.endswith(SUFFIX):
+    model, began, resumed = str(args.get("model") or ""), args.get("pretrained"), args.get("resume")
+    if args.get("force_quick_gelu") or model.endswith(SUFFIX) or model in UNSAID:
         return Trained(QUICK, f"the training's arguments in {path.name} say so", sure=True)
-    if began and (told := table.get(_clean(str(began)))) is not None:
+    if began and not resumed and (told := table.get(_clean(str(began)))) is not None:
         found = _released(_clean(str(began)), told)
         return Trained(found.activation, f"{path.name} was fine-tuned from {found.why}")
-    if model and "pretrained" in args and not began:
+    if model and "pretrained" in args and not began and not resumed:
         return Trained(PLAIN, f"the training's arguments in {path.name} say that {model} began with no weights", sure=True)
     if SUFFIX in str(stored.told.get("name") or ""):
         return Trained(QUICK, f"the name of the training in {path.name} says so", sure=True)
@@ -103,9 +107,17 @@ def _released(tag: str, told: Mapping[str, Any], sure: bool = False) -> Trained:
     return Trained(QUICK if told.get("quick_gelu") else PLAIN, f"the released weights {tag!r}", sure)
 
 
-def trained_with(path: Path, stored: Stored, table: Table) -> Trained | None:
-    """What a file tells about its activation, or nothing."""
-    return next((found for clue in CLUES if (found := clue(path, stored, table)) is not None), None)
+def by_repository(name: str, table: Table) -> Trained | None:
+    """open_clip's table names this repository, and QuickGELU with it; where it names no activation, it tells nothing."""
+    rows = ((tag, told) for tag, told in table.items() if str(told.get("hf_hub", "")).rstrip("/") == name)
+    return next((_released(tag, told, sure=True) for tag, told in rows if told.get("quick_gelu")), None)
+
+
+def trained_with(path: Path, stored: Stored, table: Table, name: str = "") -> Trained | None:
+    """What a file tells about its activation, or else the name of the folder or the repository that it comes from; or nothing."""
+    from_file = (clue(path, stored, table) for clue in CLUES)
+    found = next((one for one in from_file if one is not None), None)
+    return found or (by_repository(name, table) or by_name(Path(name), stored, table) if name else None)
 
 
 # -- the decision
@@ -141,3 +153,29 @@ def decided(name: str, usual: str, asked: str | None, known: Trained | None) -> 
         return asked, (f"activation {NAMES[asked]} as asked for, though {known.why}, which means {NAMES[known.activation]}",)
     said = f"activation {NAMES[known.activation]}: {known.why}"
     return known.activation, (said,) if asked is None and known.activation != usual else ()
+
+
+def agreed(name: str, told: Trained, found: Trained | None, asked: str | None) -> Trained:
+    """What is known of weights that come with a description (`told`), when the weights themselves may say another thing (`found`).
+
+        found            asked    known
+        the same, no     any      that
+        QuickGELU, sure  any      QuickGELU: a description that is silent means GELU, so nothing may have been meant
+        the other        –        refused: one of the two is wrong, and the user must say which
+        the other        yes      the one that is not asked for, so that it is said
+
+    >>> agreed("x", Trained("gelu", "its config says so"), Trained("quickgelu", "it is OpenAI's", sure=True), None).activation
+    'quickgelu'
+    """
+    if found is None:
+        return told
+    if found.activation == told.activation:
+        return found if found.sure else told
+    if found.sure and found.activation == QUICK:
+        return Trained(QUICK, f"{found.why}; its description means {NAMES[told.activation]}", sure=True)
+    if asked is None:
+        raise WrongWords(
+            f"{name} means {NAMES[told.activation]} ({told.why}), but {found.why}, which means {NAMES[found.activation]}; with the "
+            f"wrong one every score would be wrong. Say which: open_clip:{name},{QUICK} or open_clip:{name},{PLAIN}"
+        )
+    return told if asked == found.activation else replace(found, sure=False)

@@ -47,7 +47,7 @@ class ConSE:
         self.top = top
         self.image = EfficientNetLite(variant)
         self.text = MiniLM()
-        self.longest = int((self.text.tokenizer.truncation or {})["max_length"])
+        self.longest = self.text.longest
         seen = self.image.signature.removesuffix("|fp32")
         self.signature = f"conse|{seen}|{self.text.signature.removesuffix('|fp32')}|classes:top{top}/{spoken(('NAMES',))}|fp32"
 
@@ -73,8 +73,8 @@ class ConSE:
         return self.text.embed_texts(texts)
 
     def truncated(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Which texts have more than `longest` tokens, and are cut off."""
-        return np.array([bool(found.overflowing) for found in self.text.tokenizer.encode_batch(list(texts))], dtype=np.bool_)
+        """Which texts the sentence encoder cuts off."""
+        return self.text.truncated(texts)
 
 
 def combined(probabilities: NDArray[np.float32], classes: NDArray[np.float32], top: int) -> NDArray[np.float32]:

@@ -2,8 +2,8 @@
 
     open_clip:ViT-B-32,openai                    a tag of open_clip's table, once it was fetched
     open_clip:ViT-B-32,negclip.pt[,quickgelu]    a checkpoint of this architecture (`activation` says when the last word is needed)
-    open_clip:hf-hub:org/name                    a repository of Hugging Face, once it was fetched
-    open_clip:local-dir:/folder                  a folder with open_clip_config.json and weights
+    open_clip:hf-hub:org/name[,quickgelu]        a repository of Hugging Face, once it was fetched
+    open_clip:local-dir:/folder[,quickgelu]      a folder with open_clip_config.json and weights
 
 Nothing is fetched: what is not on this machine is an error that says how to get it.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
-from crossmatch.models.activation import PLAIN, QUICK, SUFFIX, Table, Trained, decided, trained_with
+from crossmatch.models.activation import PLAIN, QUICK, SUFFIX, Table, Trained, agreed, decided, trained_with
 from crossmatch.models.checkpoint import require_finite
 from crossmatch.models.folder import weights_of
 from crossmatch.models.stored import Stored, cached_file, fill, library, offline, read_stored
@@ -130,18 +130,30 @@ def _built_in(words: Words) -> Found:
                 f"weights are {', '.join(table) or 'none'}."
             )
         stored, preprocessing = read_stored(path), _usual_preprocessing(table)
-        # Only an architecture that open_clip has twice, with either activation, can be taken for the other.
-        twice = usual == QUICK or clip.get_model_config(words.source + SUFFIX) is not None
-        known = trained_with(path, stored, table) if twice else Trained(usual, "open_clip has no other", sure=True)
+        known = trained_with(path, stored, table)
+        if known is None and clip.get_model_config(words.source + SUFFIX) is None:
+            # Of an architecture that open_clip has once, the other activation comes by force_quick_gelu alone: rare, not excluded.
+            known = Trained(usual, f"open_clip has {words.source} with no other")
     activation, notes = decided(words.name, usual, words.activation, known)
     return Found(words.source, config, path, stored, preprocessing, activation, notes)
 
 
 def _table(architecture: str) -> Table:
-    """The released weights of an architecture by tag."""
+    """The released weights of an architecture by tag. A row is silent about QuickGELU where the architecture itself has it."""
     from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
 
-    return {tag: get_pretrained_cfg(architecture, tag) for tag in list_pretrained_tags_by_model(architecture)}
+    own = {"quick_gelu": True} if (_library().get_model_config(architecture) or {}).get("quick_gelu") else {}
+    return {tag: {**get_pretrained_cfg(architecture, tag), **own} for tag in list_pretrained_tags_by_model(architecture)}
+
+
+def _whole_table(stored: Stored) -> Table:
+    """All released weights, for files by which no architecture is named; by tag alone those of what a training's arguments name."""
+    from open_clip.pretrained import get_pretrained_cfg, list_pretrained
+
+    args = stored.told.get("args")
+    named = args.get("model") if isinstance(args, Mapping) else getattr(args, "model", None)
+    rows = {f"{architecture},{tag}": get_pretrained_cfg(architecture, tag) for architecture, tag in list_pretrained()}
+    return {**rows, **(_table(str(named)) if named else {})}
 
 
 def _usual_preprocessing(table: Table) -> Mapping[str, Any]:
@@ -187,8 +199,12 @@ def _described(words: Words) -> Found:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CrossmatchError(f"{told} does not describe a model of open_clip: it has no model_cfg. Get it again.") from None
     usual = QUICK if config.get("quick_gelu") else PLAIN
-    activation, notes = decided(words.name, usual, words.activation, Trained(usual, f"its {CONFIG} says so"))
-    return Found(words.source, config, path, read_stored(path), preprocessing, activation, notes)
+    stored = read_stored(path)
+    shown = Path(name).resolve().name if words.source.startswith(FOLDER) else name
+    clue = trained_with(path, stored, _whole_table(stored), shown)
+    known = agreed(words.name, Trained(usual, f"its {CONFIG} says so"), clue, words.activation)
+    activation, notes = decided(words.name, usual, words.activation, known)
+    return Found(words.source, config, path, stored, preprocessing, activation, notes)
 
 
 def likely(weights: Mapping[str, Tensor]) -> list[str]:

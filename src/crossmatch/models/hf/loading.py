@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 WEIGHTS = ("*.safetensors", "*.bin")
 READ = ("*.json", "*.txt", "*.model", "*.jinja")  # what else transformers reads in a folder: configuration, words, chat template
 VOCABULARY = ("tokenizer.json", "vocab*", "merges.txt", "*.model", "*.tiktoken", "tekken.json")
+PARTS = ("qformer_tokenizer",)  # folders in a model's folder that are read as well
 UNREAD = ("*.index.json", "README*", "requirements*.txt")
 
 
@@ -51,11 +52,17 @@ class Place:
 
     def files(self) -> str:
         """Twelve hexadecimal digits of all that is read beside the weights: configuration, preprocessing, tokenizer, template."""
-        digest = hashlib.sha256()
-        found = {path for pattern in READ for path in self.folder.glob(pattern)}
-        for path in sorted(found - {path for pattern in UNREAD for path in self.folder.glob(pattern)}):
-            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()[:12]
+        return files_hash(self.folder, PARTS)
+
+
+def files_hash(folder: Path, parts: Iterable[str] = ()) -> str:
+    """Twelve hexadecimal digits of what libraries read in a model's folder beside its weights, and in some of the folders in it."""
+    digest = hashlib.sha256()
+    for place in (folder, *(folder / part for part in parts)):
+        found = {path for pattern in READ for path in place.glob(pattern)}
+        for path in sorted(found - {path for pattern in UNREAD for path in place.glob(pattern)}):
+            digest.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:12]
 
 
 def located(name: str, revision: str | None = None) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from crossmatch.models.hf.loading import Place, network, processor_of, require_f
 try:
     import torch
     from torch import Tensor
+    from torch.nn.utils.rnn import pad_sequence
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
@@ -34,6 +36,10 @@ PROMPTS: Mapping[str, str] = {  # of models without a chat template, by model ty
     "llava": "USER: <image>\n{} ASSISTANT:",
     "paligemma": "<image>answer en {}",
 }
+WRITTEN: Mapping[str, str] = {"paligemma": "\n"}  # what a processor itself writes between prompt and answer
+# Inputs with a row for each token; an answer's tokens have what the last token of the prompt has, as where transformers generates.
+PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "cross_attention_mask", "image_attention_mask")
+ANSWERS: Mapping[str, int] = {"paligemma": 1}  # but for these token_type_ids: 0 is seen from everywhere, 1 only from later on
 
 
 class Chat:
@@ -41,8 +47,10 @@ class Chat:
 
         log P(a | i, p) = Σ_n log p(a_n | a_1 … a_{n-1}, p, i)
 
-    over the tokens of the answer a, after the prompt p in the model's own chat template. Sequences are filled up on the right,
-    where a causal network does not look, so that an answer does not depend on the others of its batch.
+    over the tokens of the answer a, after the prompt p in the model's own chat template. The processor is given the prompt alone,
+    and the answer's tokens are put after it: no part of the network (InstructBLIP's Q-Former, PaliGemma's prefix, which all of
+    itself sees) is shown the answer before it is asked for it. Sequences are filled up on the right, where a causal network does
+    not look, so that an answer does not depend on the others of its batch.
     """
 
     def __init__(self, net: Any, processor: Any, where: str) -> None:
@@ -52,6 +60,7 @@ class Chat:
             processor.tokenizer.pad_token = processor.tokenizer.eos_token
         text = net.config.get_text_config(decoder=True)
         self.answers_apart = bool(getattr(text, "is_encoder_decoder", False) or getattr(net.config, "is_encoder_decoder", False))
+        self.written = WRITTEN.get(net.config.model_type, "")
         template = getattr(processor, "chat_template", None) or getattr(processor.tokenizer, "chat_template", None)
         self.plain = None if template else PROMPTS.get(net.config.model_type)
         if template is None and self.plain is None:
@@ -70,11 +79,16 @@ class Chat:
 
     def tokens(self, prompt: str, answer: str) -> list[int]:
         """The tokens of the answer where it stands after the prompt; alone it may be cut in another way."""
+        return self._after(prompt, answer)[1]
+
+    def _after(self, prompt: str, answer: str) -> tuple[int, list[int]]:
+        """How many of the prompt's last tokens become others when the answer follows ("▁" before "▁Yes"), and all from there on."""
         if self.answers_apart:
-            return self._numbers(answer, False)
-        before, whole = self._numbers(prompt), self._numbers(joined(prompt, answer))
+            return 0, self._numbers(answer, False)
+        asked = prompt + self.written
+        before, whole = self._numbers(asked), self._numbers(joined(asked, answer))
         same = next((n for n, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b), min(len(before), len(whole)))
-        return whole[same:]
+        return len(before) - same, whole[same:]
 
     def _numbers(self, text: str, special: bool | None = None) -> list[int]:
         special = not self._begun(text) if special is None else special
@@ -88,13 +102,12 @@ class Chat:
 
     def log_answers(self, images: Sequence[Image], prompts: Sequence[str], answers: Sequence[str]) -> FloatArray:
         """log P(answer n | image n, prompt n)."""
-        targets = [self.tokens(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        after = [self._after(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
         out = np.empty(len(images))
         with torch.inference_mode():
-            for part in alike([len(self._numbers(p)) + len(t) for p, t in zip(prompts, targets, strict=True)], PAIRS):
-                texts = [prompts[n] if self.answers_apart else joined(prompts[n], answers[n]) for n in part]
-                given = self._given([images[n] for n in part], texts)
-                out[part] = self._answered(given, [targets[n] for n in part])
+            for part in alike([len(self._numbers(p)) + len(t) for p, (_, t) in zip(prompts, after, strict=True)], PAIRS):
+                given = self._given([images[n] for n in part], [prompts[n] for n in part])
+                out[part] = self._answered(given, [after[n][0] for n in part], [after[n][1] for n in part])
         return out
 
     def _given(self, images: list[Image], texts: list[str]) -> dict[str, Any]:
@@ -102,20 +115,50 @@ class Chat:
         pictures = [[image.convert("RGB")] for image in images]
         if self.plain is not None:  # processors without a chat take one image for each text
             pictures = [one for (one,) in pictures]  # type: ignore[misc]
-        return dict(self.processor(images=pictures, text=texts, padding=True, return_tensors="pt", **special))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of PaliGemma's processor, which makes labels that are not needed
+            return dict(self.processor(images=pictures, text=texts, padding=True, return_tensors="pt", **special))
 
-    def _answered(self, given: dict[str, Any], targets: list[list[int]]) -> FloatArray:
+    def _answered(self, given: dict[str, Any], gone: list[int], targets: list[list[int]]) -> FloatArray:
         ids, counted = padded(targets, 0)
         if self.answers_apart:
             labels = ids.masked_fill(counted == 0, -100)
             return log_likelihoods(self.net(**given, labels=labels).logits, ids, counted)
-        logits: Tensor = self.net(**given, use_cache=False).logits
-        ends = given["attention_mask"].sum(dim=1)
+        whole = continued(given, gone, targets, ANSWERS.get(self.net.config.model_type), self.processor.tokenizer.pad_token_id or 0)
+        logits: Tensor = self.net(**whole, use_cache=False).logits
+        ends = whole["attention_mask"].sum(dim=1)
         starts = torch.tensor([int(end) - len(row) for end, row in zip(ends, targets, strict=True)])
         # what place n says is about token n + 1; places beyond a short answer do not count
         places = (starts[:, None] - 1 + torch.arange(ids.shape[1])).clamp(max=logits.shape[1] - 1)
         chosen = logits[torch.arange(len(ids))[:, None], places]
         return log_likelihoods(chosen, ids, counted)
+
+
+def continued(
+    given: Mapping[str, Any], gone: Sequence[int], answers: Sequence[Sequence[int]], kind: int | None = None, fill: int = 0
+) -> dict[str, Any]:
+    """The inputs of prompts, each without its last `gone` tokens and with its answer's tokens after it, filled up on the right.
+
+    `kind`: what `token_type_ids` say of an answer, where that is not what they say of the end of the prompt.
+
+    >>> prompts = {"input_ids": torch.tensor([[5, 6, 7], [5, 0, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
+    >>> [values.tolist() for values in continued(prompts, [1, 0], [[8], [8, 9]]).values()]
+    [[[5, 6, 8], [5, 8, 9]], [[1, 1, 1], [1, 1, 1]]]
+    """
+    real = given["attention_mask"].bool()
+    out = {name: values for name, values in given.items() if name not in (*PER_TOKEN, "labels")}
+    for name in (name for name in PER_TOKEN if name in given):
+        rows = []
+        for row, here, less, answer in zip(given[name], real, gone, answers, strict=True):
+            kept = row[here][: int(here.sum()) - less]
+            more = kept[-1:].expand(len(answer), *kept.shape[1:])
+            if name == "input_ids":
+                more = torch.tensor(answer, dtype=kept.dtype)
+            elif name == "token_type_ids" and kind is not None:
+                more = torch.full_like(more, kind)
+            rows.append(torch.cat([kept, more]))
+        out[name] = pad_sequence(rows, batch_first=True, padding_value=fill if name == "input_ids" else 0)
+    return out
 
 
 def joined(prompt: str, answer: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -18,8 +21,10 @@ LONG = "a red cat on the cup " * 30
 
 @pytest.fixture(scope="module")
 def blip(transformers, saved, bert):
+    """As released: the network has two tokens more than the tokenizer, [DEC] and [ENC]."""
+    begin, words = len(bert), len(bert) + 2
     config = transformers.BlipConfig(
-        text_config=tower(vocab_size=len(bert), max_position_embeddings=64, encoder_hidden_size=32, sep_token_id=3, bos_token_id=4),
+        text_config=tower(vocab_size=words, max_position_embeddings=64, encoder_hidden_size=32, sep_token_id=3, bos_token_id=begin),
         vision_config=tower(image_size=SIDE, patch_size=8), projection_dim=24, image_text_hidden_size=24,
     )  # fmt: skip
     processor = transformers.BlipImageProcessorPil(size={"height": SIDE, "width": SIDE})
@@ -145,3 +150,39 @@ def test_the_towers_under_the_head_of_blip(transformers, blip, images):
     assert abilities(model) == ("embed",)
     assert "|itc|" in model.signature
     assert model.signature != hf_model(str(blip)).signature
+
+
+def test_blip_as_its_released_evaluation(transformers, blip, bert, images):
+    """Pair by pair: 35 tokens; the head's logit after [ENC], and the cosine after [CLS]."""
+    model = hf_model(f"{blip},released")
+    net = transformers.BlipForImageTextRetrieval.from_pretrained(blip).eval()
+    texts = [*TEXTS, LONG]
+    expected = np.empty((len(images), len(texts)))
+    for i, image in enumerate(images):
+        pixels = model.processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"]
+        for t, text in enumerate(texts):
+            ids = bert(text, truncation=True, max_length=35, return_tensors="pt")["input_ids"]
+            begun = torch.cat([torch.tensor([[len(bert) + 1]]), ids[:, 1:]], dim=1)
+            with torch.inference_mode():
+                matched = net(input_ids=begun, pixel_values=pixels).itm_score[0, 1]
+                cosine = net(input_ids=ids, pixel_values=pixels, use_itm_head=False).itm_score[0, 0]
+            expected[i, t] = matched + cosine
+    np.testing.assert_allclose(model.score(images, texts), expected, **CLOSE)
+    np.testing.assert_allclose(model.score_pairs(images, texts[:5]), np.diag(expected), **CLOSE)
+    assert model.longest == 35
+    assert model.truncated(["cat " * 33, "cat " * 34]).tolist() == [False, True]
+    assert "|released|" in model.signature
+    assert "|tokens:35|" in model.signature
+
+
+def test_a_blip_whose_words_lack_what_the_released_evaluation_begins_with(blip, vilt, tmp_path):
+    shutil.copytree(blip, tmp_path / "blip")
+    path = tmp_path / "blip" / "config.json"
+    told = json.loads(path.read_text())
+    for number in (4, told["text_config"]["vocab_size"] - 1):  # what follows is another word, or none
+        told["text_config"]["bos_token_id"] = number
+        path.write_text(json.dumps(told))
+        with pytest.raises(CrossmatchError, match=r"its words have no \[ENC\].* Leave ,released out"):
+            hf_model(f"{tmp_path / 'blip'},released")
+    with pytest.raises(CrossmatchError, match="which has no released; it has itm"):
+        hf_model(f"{vilt},released")

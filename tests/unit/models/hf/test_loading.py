@@ -51,7 +51,7 @@ def one_line(error):
 
 @pytest.mark.parametrize(("rest", "said"), [
     ("", "hf needs a model of transformers, as in hf:"),
-    ("org/name,itx", "'itx' has no meaning here. After the model may stand one of embed, itm, itc, likelihood, vqa, and"),
+    ("org/name,itx", "'itx' has no meaning here. After the model may stand one of embed, itm, itc, released, likelihood, vqa, and"),
     ("org/name,itm,itc", "'itc' has no meaning here"),
     ("org/name,prior=", "'prior=' has no meaning here"),
     ("org/name,size=4", "'size=4' has no meaning here"),
