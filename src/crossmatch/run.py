@@ -15,6 +15,7 @@ from crossmatch.core.benchmark import Benchmark, Loaded, data_hash, limited
 from crossmatch.core.collection import SIDES
 from crossmatch.core.errors import WrongWords
 from crossmatch.core.outcomes import Outcomes
+from crossmatch.core.own_code import own_code
 from crossmatch.core.pairs import Similarity
 from crossmatch.core.progress import track
 from crossmatch.core.ranks import TIES
@@ -110,7 +111,8 @@ def evaluate_all(
     title = _printable(name) or (
         model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model)
     )
-    asked = make_model(model) if isinstance(model, str) else model
+    with own_code():
+        asked = make_model(model) if isinstance(model, str) else model
     asked = as_scorer(asked, likelihood, others=set(abilities(asked)) != {"log-likelihood"})
     title += f"+likelihood={likelihood}" if name is None and likelihood not in (None, HOW[0]) else ""
     usual = _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(metrics or ()), limit=limit)
@@ -129,7 +131,8 @@ def evaluate_all(
     results: dict[int, Result] = {}
     for group in groups_of(asked, tasks):
         begun = time.perf_counter()
-        shared, found = evidence_of(asked, [tasks[n] for n in group], asking)
+        with own_code():
+            shared, found = evidence_of(asked, [tasks[n] for n in group], asking)
         spent = round((time.perf_counter() - begun) / len(group), 3)
         for n, task, seen in zip(group, shared, found, strict=True):
             changed = _told(task) | _answered(task, tasks[n]) | ({"skipped": str(len(skipped[n]))} if skipped[n] else {})

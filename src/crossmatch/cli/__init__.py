@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -18,10 +19,12 @@ from crossmatch.cli.captions import captions
 from crossmatch.cli.correlate import correlate
 from crossmatch.cli.data import data
 from crossmatch.cli.export import export
+from crossmatch.cli.folders import FOLDER
 from crossmatch.cli.train import train
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.own_code import own_code
 
-RESULTS = click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+RESULTS = click.option("-o", "--output", type=FOLDER, default=Path("results"), show_default=True,
                        help="Folder for the results.")  # fmt: skip
 
 
@@ -47,7 +50,7 @@ for attached in (analyse, cache_group, captions, correlate, data, export, train)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     default=Path("demo"),
     show_default=True,
     help="Folder for everything.",
@@ -136,7 +139,7 @@ def run(model: str, tasks: str, output: Path, name: str | None, metrics: str | N
         text = "\n\n".join(map(as_text, [*run_tables([*results, *beyond]), *(beside(results) if published else ())]))
     saved = [save(result, output) for result in (*results, *beyond)]
     click.echo(text)
-    click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {output}", err=True)
+    click.echo(f"saved {', '.join(map(str, saved))} · crossmatch report {quote(str(output))}", err=True)
 
 
 def _heading(named: str, result: Any) -> str:
@@ -205,8 +208,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = cli.main(prog_name="crossmatch", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        with own_code():
+            code = _called()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)
@@ -224,6 +227,19 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
+    else:
+        sys.exit(code)
+
+
+def _called() -> int:
+    """Run the command that was asked for; a file that ended too soon is no Ctrl-C, for which click takes it."""
+    try:
+        code = cli.main(prog_name="crossmatch", standalone_mode=False)
+    except click.Abort as error:
+        if isinstance(error.__cause__, EOFError):
+            raise error.__cause__ from None
+        raise
+    return code if isinstance(code, int) else 0
 
 
 def _fail(message: str, code: int) -> None:

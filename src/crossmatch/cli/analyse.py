@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crossmatch.cli.folders import FOLDER
 from crossmatch.core.errors import WrongWords
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def analyse() -> None:
 @SPLIT
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the draw of references.")
 @click.option("--published", is_flag=True, help="Show published results of the same task in a table of its own.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the results in this folder.")
+@click.option("-o", "--output", type=FOLDER, help="Save the results in this folder.")
 @JSON
 def references(task: str, scores: str, partial: bool, size: str | None, split: str | None, seed: int, published: bool,
                output: Path | None, as_json: bool) -> None:  # fmt: skip

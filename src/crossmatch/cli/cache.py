@@ -52,7 +52,13 @@ def list_cache(cache: Path | None) -> None:
 
     folder = cache or default_folder()
     rows = [
-        (h.system, f"{h.images:,} x {h.captions:,}", f"{100 * h.there // h.blocks} %", f"{h.bytes / 1e6:,.1f} MB", h.folder.name)
+        (
+            h.system,
+            f"{h.images:,} x {h.captions:,}",
+            f"{100 * h.there // max(h.blocks, 1)} %",
+            f"{h.bytes / 1e6:,.1f} MB",
+            h.folder.name,
+        )
         for h in held(folder)
     ]
     head = (("system", "images x captions", "there", "size", "key"),)

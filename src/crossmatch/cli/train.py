@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
+
+from crossmatch.cli.folders import FOLDER
 
 PLACE = "RECIPE"  # the command that stands for all recipes
 
@@ -19,7 +22,8 @@ class Recipes(click.Group):
         return super().get_command(ctx, PLACE if is_recipe(cmd_name) else cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        from crossmatch.train.recipe import names, nearest
+        from crossmatch.core.declared import nearest
+        from crossmatch.train.recipe import names
 
         name = str(args[0])
         if name == PLACE and not {"-h", "--help"} & set(args[1:]):
@@ -44,7 +48,7 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained model.")
+OUTPUT = click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the trained model.")
 IMAGES = click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
 EPOCHS = click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -67,7 +71,7 @@ def train() -> None:
 @click.option("--images", type=click.IntRange(2), help="Images to train on, at most.  [default: the recipe's, or all]")
 @click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of all chance in it.  [default: the recipe's, which is 0]")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the computation; sums depend on them.  [default: 1]")
+@click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the computation; sums depend on them.  [default: 1]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the recipe, as in train.learning_rate=1e-3.")
 @click.option("--restart", is_flag=True, help="Begin again, whatever the folder holds.")
 @click.option("--tensorboard", is_flag=True, help="Also write event files for TensorBoard.")
@@ -92,7 +96,7 @@ def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: P
     task = "diorama/retrieval" if data == "diorama" else data if data.startswith("collection:") else "TASK"
     click.echo(
         f"{output} · epoch {told['best_epoch']} of {told['epochs']}, hits in validation add up to {told['validation']:.1f} · "
-        f"crossmatch run -m {output} -t {task}"
+        f"crossmatch run -m {quote(str(output))} -t {quote(task)}"
     )
 
 
@@ -107,7 +111,7 @@ def train_dual_command(output: Path, images: int | None, epochs: int | None, see
 
     given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
     train_dual(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch run -m {output} -t diorama/retrieval")
+    click.echo(f"{output} · crossmatch run -m {quote(str(output))} -t diorama/retrieval")
 
 
 @train.command("grounded")
@@ -121,4 +125,4 @@ def train_grounded_command(output: Path, images: int | None, epochs: int | None,
 
     given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
     train_grounded(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch captions explain --grounder {output} --help")
+    click.echo(f"{output} · crossmatch captions explain --grounder {quote(str(output))} --help")

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from crossmatch.core.errors import WrongWords
 
 T = TypeVar("T")
+LISTED = ("task", "model", "metric")  # what has a command that lists it
 
 
 class Catalog(Mapping[str, T], Generic[T]):
@@ -25,14 +26,15 @@ class Catalog(Mapping[str, T], Generic[T]):
         self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> T:
-        if name in self._entries:
+        if name in self:
             return self._entries[name]
-        close = get_close_matches(name.lower(), self._entries, n=1, cutoff=0.5)
+        close = get_close_matches(str(name).lower(), self._entries, n=1, cutoff=0.5)
         hint = f"Did you mean {close[0]!r}? " if close else f"Known: {', '.join(list(self._entries)[:6])}. "
-        raise WrongWords(f"there is no {self.what} {name!r}. {hint}`crossmatch {self.what}s` lists them all.")
+        where = f"`crossmatch {self.what}s` lists them all." if self.what in LISTED else ""
+        raise WrongWords(f"there is no {self.what} {name!r}. {hint}{where}".rstrip())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return isinstance(name, str) and name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

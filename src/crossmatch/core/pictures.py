@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.skipped import Unusable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SKIP = ", or leave out all that cannot be used: --skip-bad"
 
-
-class BadPicture(CrossmatchError):  # noqa: N818 - the picture is bad, nothing else has failed
-    """A picture that cannot be opened: `image` is its id, and `why` the reason, which ends with what can be done about it."""
+class BadPicture(Unusable):
+    """A picture that cannot be opened: `image` is its id."""
 
     def __init__(self, image: str, why: str) -> None:
         self.image = image
-        self.why = why if image in why else f"image {image!r}: {why}"
-        super().__init__(f"{self.why.removesuffix('.')}{SKIP}" if self.why.endswith(".") else self.why)
+        super().__init__(why if image in why else f"image {image!r}: {why}")
 
 
 def opened(open_image: Callable[[str], Image], image: str) -> Image:

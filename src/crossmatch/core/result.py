@@ -111,6 +111,15 @@ class Result:
 def save(result: Result, folder: Path | str) -> Path:
     """Write `folder/<model>/<task>.json` and its `.npz`; the json comes last and by renaming, so no half result is ever seen."""
     path = result_path(Path(folder), result.model, result.task, result.options)
+    try:
+        return _written(result, path)
+    except OSError as error:
+        raise CrossmatchError(
+            f"the result cannot be written to {path} ({error.strerror or error}). Make room, or name another folder with -o."
+        ) from None
+
+
+def _written(result: Result, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     heads = {}

@@ -36,6 +36,7 @@ from crossmatch.models.shelf import DTYPES, FORMAT, Block, Shelf
 
 BATCH = 128
 WIDER = 8  # a block has so many captions for each image: texts are smaller than pictures
+NARROW = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")  # which NumPy does not have
 PROBES = 16  # pictures that are looked at to know the collection again
 
 
@@ -142,11 +143,26 @@ def _place(images: IntArray, captions: IntArray) -> Any:
 
 
 def as_array(values: ArrayLike, label: str) -> NDArray[Any]:
-    """What a model gave as an array; rows of unequal length are refused."""
+    """What a model gave as an array, a tensor of PyTorch too; rows of unequal length are refused."""
     try:
-        return np.asarray(values)
+        return np.asarray(_without_graph(values))
     except ValueError:
         raise CrossmatchError(f"{label}: the rows differ in length. Give an array with as many numbers in each.") from None
+    except (TypeError, RuntimeError) as error:  # a sparse tensor, say
+        said = (str(error).splitlines() or [""])[0]
+        raise CrossmatchError(
+            f"{label}: a {type(values).__name__} is no array ({said:.120}). Give a NumPy array, or rows of numbers."
+        ) from error
+
+
+def _without_graph(values: Any) -> Any:
+    """A tensor, or a list of them, as NumPy takes it: without its gradient, off the GPU, and no narrower than NumPy knows."""
+    if isinstance(values, list | tuple) and values and hasattr(values[0], "detach"):
+        return [_without_graph(each) for each in values]
+    if not hasattr(values, "detach"):
+        return values
+    plain = values.detach().cpu()
+    return plain.float() if str(plain.dtype) in NARROW else plain
 
 
 def _checked(given: ArrayLike, block: Block, collection: Collection) -> NDArray[Any]:

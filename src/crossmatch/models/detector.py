@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +79,7 @@ def read_detector(path: Path) -> Detected:
     if not path.is_file():
         raise WrongWords(f"there is no file {path}. Check the path.")
     try:
-        names, *rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True)) or [[]]
+        names, *rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""), strict=True)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise CrossmatchError(f"{path} cannot be read as csv ({error}). Write it again.") from None
     if len(set(names)) < len(names):

@@ -11,11 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.own_code import told as told_of
 from crossmatch.core.whole import whole_file
 
 try:
@@ -26,6 +28,8 @@ except ImportError as absent:
 if TYPE_CHECKING:
     from torch import nn
 
+# How a file that was changed or cut off shows itself.
+DAMAGED = (KeyError, TypeError, ValueError, OSError, RuntimeError, AttributeError, IndexError, EOFError, UnpicklingError)
 FORMAT = 1  # counts up when a folder is written in another way
 
 
@@ -79,16 +83,51 @@ def load_folder(folder: Path, family: str, about: str, build: Callable[[Mapping[
     """The model of a folder that `save_folder` wrote; `build` makes it from its configuration and recipe, without its weights."""
     told = _told(folder, family, about)
     try:
-        config = told["config"]
-        model = build(config | {"vocabulary": tuple(config["vocabulary"])}, told["recipe"])
+        config = _table(told, "config")
+        words = config.get("vocabulary")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError("the vocabulary in its model.json is no list of words")
+        model = build(config | {"vocabulary": tuple(words)}, _table(told, "recipe"))
+        if Path(str(told["weights"])).name != told["weights"]:
+            raise ValueError(f"weights is {told['weights']!r} in its model.json; the name of a file beside it was expected")
         stored = (folder / told["weights"]).read_bytes()
         if hashlib.sha256(stored).hexdigest() != told["sha256"]:
             raise ValueError(f"{told['weights']} is not the file that was written")
-        model.net.load_state_dict(torch.load(io.BytesIO(stored), weights_only=True, map_location="cpu"))
-    except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CrossmatchError(f"{folder} holds no whole {about} ({said}). Train it again.") from None
+        held = torch.load(io.BytesIO(stored), weights_only=True, map_location="cpu")
+        if (odd := misfit(model.net, held)) is not None:
+            raise ValueError(f"its weights are of another network: {odd}")
+        model.net.load_state_dict(held)
+    except MissingDependency:
+        raise
+    except DAMAGED as error:
+        said = (str(error).splitlines() or [""])[0] if isinstance(error, ValueError | OSError) else told_of(error)
+        raise CrossmatchError(f"{folder} holds no whole {about} ({said.removesuffix('.')}). Train it again.") from None
     return model
+
+
+def misfit(net: nn.Module, held: Any) -> str | None:
+    """What does not fit among weights by name: the first that is missing, unknown, or of another shape.
+
+    >>> misfit(torch.nn.Linear(1, 2), {"weight": torch.zeros(2, 1), "bias": torch.zeros(3)})
+    "'bias' has the shape (3,) instead of (2,)"
+    """
+    if not isinstance(held, Mapping):
+        return f"a {type(held).__name__} instead of weights by name"
+    own = net.state_dict()
+    missing, strange = next((name for name in own if name not in held), None), next((n for n in held if n not in own), None)
+    if missing is not None or strange is not None:
+        both = (f"{missing!r} is missing" if missing else "", f"{strange!r} is not known" if strange else "")
+        return ", and ".join(filter(None, both))
+    shapes = {name: (tuple(getattr(held[name], "shape", ())), tuple(values.shape)) for name, values in own.items()}
+    odd = next((name for name, (found, wanted) in shapes.items() if found != wanted), None)
+    return None if odd is None else f"{odd!r} has the shape {shapes[odd][0]} instead of {shapes[odd][1]}"
+
+
+def _table(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = told.get(name)
+    if not isinstance(found, dict):
+        raise ValueError(f"its model.json has no table {name!r}")
+    return found
 
 
 def _told(folder: Path, family: str, about: str) -> dict[str, Any]:

@@ -204,8 +204,8 @@ def _vectors(
 
 
 def _checked(given: ArrayLike, asked: list[int], label: str, named: Callable[[int], str]) -> NDArray[Any]:
-    """What the model gave for these items in floating point, all finite."""
-    part, expected = as_array(given, label), len(asked)
+    """What the model gave for these items in floating point, all finite; a copy, because it may use its array again."""
+    part, expected = np.array(as_array(given, label)), len(asked)
     if part.ndim != 2 or len(part) != expected:
         raise CrossmatchError(
             f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected."

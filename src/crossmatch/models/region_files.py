@@ -7,11 +7,14 @@ where they are not known (a file may have none, or have pixels and not the size 
 from __future__ import annotations
 
 import hashlib
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 WHOLE = 64 << 20  # bytes up to which a file is known by all of them, else by probes
 PROBES, PROBE = 256, 1 << 14  # how many, spread evenly, and how long
 SHOWN = 3  # missing ids that an error names
+# How readers of npy, npz, h5 and tsv tell that a file is damaged, or is not what it seems.
+DAMAGED = (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, AttributeError, RuntimeError, BadZipFile, zlib.error,
+           struct.error)  # fmt: skip
 
 Item = tuple[NDArray[Any], NDArray[Any] | None]  # features (K, F), and boxes (K, 4) where there are any
 
@@ -52,7 +58,15 @@ class RegionFile:
         if layout is None:
             known = "; ".join(layout.about for layout in LAYOUTS)
             raise CrossmatchError(f"{path} has none of the layouts of region features: {known}. Rename or convert it.")
-        found = layout.open(path)
+        try:
+            found = layout.open(path)
+        except CrossmatchError:
+            raise
+        except DAMAGED as error:
+            raise CrossmatchError(
+                f"{path} cannot be read as {layout.about} ({said_by(error)}). It is damaged or of another layout: extract or copy "
+                "it again."
+            ) from None
         ids = np.asarray(found.ids, dtype=np.str_)
         if not len(ids):
             raise CrossmatchError(f"{path} has no images in it. Extract the features again.")
@@ -111,10 +125,14 @@ class RegionFile:
             given, boxes = self.read(n)
         except CrossmatchError:
             raise
-        except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise CrossmatchError(f"{where} cannot be read ({said:.150}). The file is damaged: extract or copy it again.") from None
-        features = np.asarray(given, dtype=np.float32)
+        except DAMAGED as error:
+            raise CrossmatchError(
+                f"{where} cannot be read ({said_by(error)}). The file is damaged: extract or copy it again."
+            ) from None
+        if given.dtype.kind not in "fiub":
+            raise CrossmatchError(f"{where} has features of type {given.dtype}; real numbers were expected. Extract it again.")
+        with np.errstate(over="ignore"):  # a number beyond single precision becomes infinite, and is refused
+            features = np.asarray(given, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.dimensions:
             raise CrossmatchError(
                 f"{where} has features of shape {features.shape}; (regions, {self.dimensions}) was expected. Extract it again."
@@ -177,6 +195,11 @@ class RegionStore:
         return Regions(torch.from_numpy(features), torch.from_numpy(real), torch.from_numpy(boxes))
 
 
+def said_by(error: BaseException) -> str:
+    """The first line of what an exception says."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:150]
+
+
 def fractions(boxes: NDArray[Any], width: float = 0, height: float = 0) -> NDArray[np.float32]:
     """Boxes in fractions of the picture: as they are where none exceeds 1, else divided by its size, else 0 (not known).
 
@@ -184,7 +207,9 @@ def fractions(boxes: NDArray[Any], width: float = 0, height: float = 0) -> NDArr
     [[0.0, 0.5, 0.5, 1.0]]
     """
     given: NDArray[np.float32] = np.asarray(boxes, dtype=np.float32)[:, :4]
+    size = np.array([width, height] * 2, dtype=np.float32)
+    if not (np.isfinite(given).all() and np.isfinite(size).all()):
+        raise ValueError("NaN or infinity among its boxes, or in the size of the picture")
     if given.size and given.max() > 1:
-        size = np.array([width, height] * 2, dtype=np.float32)
         given = np.divide(given, size, dtype=np.float32) if size.all() else np.zeros_like(given)
     return np.clip(given, 0, 1)

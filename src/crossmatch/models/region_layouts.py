@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency
-from crossmatch.models.region_files import Item, fractions
+from crossmatch.core.lines import read_lines
+from crossmatch.models.region_files import DAMAGED, WHOLE, Item, fractions, said_by
 
 FEATURES = ("features", "feat", "feats", "image_features", "x", "arr_0")
 BOXES = ("boxes", "bbox", "bboxes", "box", "image_bb")
@@ -28,19 +29,10 @@ WIDTH, HEIGHT = ("image_w", "image_width", "width"), ("image_h", "image_height",
 # The columns of a tsv by their number: bottom-up attention's own, and those with objects and attributes.
 COLUMNS = {
     6: ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features"),
-    10: (
-        "image_id",
-        "image_h",
-        "image_w",
-        "objects_id",
-        "objects_conf",
-        "attrs_id",
-        "attrs_conf",
-        "num_boxes",
-        "boxes",
-        "features",
-    ),
-}
+    10: ("image_id", "image_h", "image_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf",
+         "num_boxes", "boxes", "features"),
+}  # fmt: skip
+HEAD = b"image_id"  # the first cell of a row that names the columns
 CAPTIONS = 5  # captions of an image, for each of which some files repeat it
 
 
@@ -74,6 +66,8 @@ def _of_array(ids: Sequence[str], rows: Sequence[int], features: NDArray[Any], *
     def read(n: int) -> Item:
         row = rows[n]
         seen = np.atleast_2d(features[row])
+        if counts is not None and not 0 <= int(counts[row]) <= len(seen):
+            raise ValueError(f"{int(counts[row])} regions are counted among {len(seen)} rows")
         kept = slice(None if counts is None else int(counts[row]))
         framed = None if boxes is None else fractions(np.atleast_2d(boxes[row])[kept], *(() if sizes is None else sizes[row]))
         return seen[kept], framed
@@ -86,8 +80,9 @@ def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.asanyarray(np.load(path, mmap_mode="r"))
     except (ValueError, OSError, EOFError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CrossmatchError(f"{path} cannot be read as npy ({said:.150}). It is cut off or damaged: copy it again.") from None
+        raise CrossmatchError(
+            f"{path} cannot be read as npy ({said_by(error)}). It is cut off or damaged: copy it again."
+        ) from None
 
 
 def _npy(path: Path) -> Opened:
@@ -104,7 +99,7 @@ def _npy(path: Path) -> Opened:
     beside = path.with_name(path.name.removesuffix(".npy").removesuffix("_ims") + "_ids.txt")
     if not beside.is_file():
         raise CrossmatchError(f"{path} needs {beside.name} beside it, with the id of each image on a line. Put it there.")
-    lines = beside.read_text(encoding="utf-8").split()
+    lines = _listed(beside)
     ids = list(dict.fromkeys(lines))
     first = {name: n for n, name in reversed(list(enumerate(lines)))}
     ways: tuple[tuple[int, Sequence[int]], ...] = (
@@ -119,6 +114,11 @@ def _npy(path: Path) -> Opened:
             f"for each image, or {CAPTIONS}, was expected. Take both from the same release."
         )
     return _of_array(ids, rows, features, parts=(path, beside))
+
+
+def _listed(path: Path) -> list[str]:
+    """The ids in a file, one on each line."""
+    return [line.strip() for line in read_lines(path) if line.strip()]
 
 
 def _member(path: Path, name: str) -> NDArray[Any]:
@@ -149,11 +149,13 @@ def _npz(path: Path) -> Opened:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if path.stat().st_size <= WHOLE and (bad := archive.testzip()) is not None:  # which takes long for large ones
+                raise ValueError(f"{bad} has another checksum than it should")
         features, ids = _first(FEATURES, names), _first(IDS, names)
         if features is None or ids is None:
             raise CrossmatchError(f"{path} has the arrays {', '.join(names)}; ids and features were expected. Name them so.")
         held = {what: _member(path, name) for what, name in _named(names).items()}
-        found, said = _member(path, features), _member(path, ids).astype(np.str_).tolist()
+        found, said = _member(path, features), np.atleast_1d(_member(path, ids).astype(np.str_)).tolist()
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, CrossmatchError):
             raise
@@ -194,13 +196,17 @@ def _npz_folder(path: Path) -> Opened:
             with files[n].open("rb") as file, np.load(file, allow_pickle=False) as held:
                 name = _first(FEATURES, held.files)
                 if name is None:
-                    raise CrossmatchError(f"{files[n]} has the arrays {', '.join(held.files)}; {FEATURES[1]!r} was expected.")
+                    raise CrossmatchError(
+                        f"{files[n]} has the arrays {', '.join(held.files)}; {FEATURES[1]!r} was expected. Name it so."
+                    )
                 more = {what: held[known] for what, known in _named(held.files).items()}
                 seen = held[name].reshape(-1, held[name].shape[-1])  # a grid is a set of regions as well
-        except zipfile.BadZipFile as error:
-            raise CrossmatchError(f"{files[n]} is cut off or damaged ({error}). Extract or copy it again.") from None
-        size = (float(more["width"]), float(more["height"])) if {"width", "height"} <= more.keys() else ()
-        return seen, fractions(more["boxes"], *size) if "boxes" in more else None
+            size = (float(more["width"]), float(more["height"])) if {"width", "height"} <= more.keys() else ()
+            return seen, fractions(more["boxes"], *size) if "boxes" in more else None
+        except CrossmatchError:
+            raise
+        except DAMAGED as error:
+            raise CrossmatchError(f"{files[n]} is cut off or damaged ({said_by(error)}). Extract or copy it again.") from None
 
     return Opened([file.stem for file in files], read(0)[0].shape[1], read, tuple(files))
 
@@ -230,8 +236,9 @@ def _tsv(*files: Path) -> Opened:
                 tab = held.find(b"\t", at, end)
                 if tab < 0:
                     raise CrossmatchError(f"{path}: line {len(lines) + 1} has no columns. It is cut off or no tsv: copy it again.")
-                ids.append(held[at:tab].decode("utf-8", "replace"))
-                lines.append((number, at, end))
+                if held[at:tab] != HEAD:
+                    ids.append(held[at:tab].decode("utf-8", "replace"))
+                    lines.append((number, at, end))
             at = end + 1
 
     def read(n: int) -> Item:
@@ -308,8 +315,8 @@ def _h5_items(path: Path, ids: Sequence[str], held: Callable[[str], Mapping[str,
         )
     try:
         width = read(0)[0].shape[1]
-    except (ValueError, OSError) as error:
-        raise CrossmatchError(f"{path}: image {ids[0]!r} cannot be read ({error}). Extract it again.") from None
+    except DAMAGED as error:
+        raise CrossmatchError(f"{path}: image {ids[0]!r} cannot be read ({said_by(error)}). Extract it again.") from None
     return Opened(ids, width, read)
 
 
@@ -342,7 +349,7 @@ def _h5_ids(path: Path, file: Any) -> tuple[list[str], tuple[Path, ...]]:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in given.tolist()], ()
     listed, *mapped = (path.with_name(path.stem + end) for end in ("_ids.txt", "_imgid2idx.json", "_imgid2idx.pkl"))
     if listed.is_file():
-        return listed.read_text(encoding="utf-8").split(), (listed,)
+        return _listed(listed), (listed,)
     beside = next((name for name in mapped if name.is_file()), None)
     if beside is None:
         raise CrossmatchError(

@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.lines import lines_of
 from crossmatch.core.progress import track
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class TfIdf:
         """With the document frequencies of a file that has a text on each line."""
         raw = _read(path)
         try:
-            texts = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+            texts = [line for line in lines_of(raw.decode("utf-8-sig")) if line.strip()]
         except UnicodeDecodeError as error:
             raise CrossmatchError(f"{path} is not UTF-8 ({error}). Write one text on each line, in UTF-8.") from None
         if not any(map(words, texts)):

@@ -15,16 +15,24 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.own_code import ACCIDENTS, MODULE, told
 from crossmatch.models.abilities import abilities
 from crossmatch.models.text import file_hash
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)", re.DOTALL)
+# What a model may have, and how many arguments each is given.
+CALLED = {
+    "embed_images": 1, "embed_texts": 1, "score": 2, "score_pairs": 2, "log_likelihood": 2, "ground": 2, "fitted": 1,
+    "prepare_images": 1, "embed_prepared": 1, "truncated": 1, "lengths": 1, "notes_on": 1,
+    "scores": 1,
+}  # fmt: skip
 
 
 def from_file(path: Path, name: str, how: str) -> tuple[Any, str]:
@@ -32,7 +40,7 @@ def from_file(path: Path, name: str, how: str) -> tuple[Any, str]:
     if not path.is_file():
         raise WrongWords(f"there is no file {path}. Check the path.")
     source = file_hash(path)
-    module = ModuleType(f"crossmatch_{path.stem}_{source}")
+    module = ModuleType(f"{MODULE}{path.stem}_{source}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look their module up
     beside = str(path.resolve().parent)
@@ -42,8 +50,8 @@ def from_file(path: Path, name: str, how: str) -> tuple[Any, str]:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # leaves no compiled file beside the user's
     except CrossmatchError:
         raise
-    except Exception as error:  # whatever a user's file does
-        raise CrossmatchError(f"{path} cannot be run ({type(error).__name__}: {error}). Mend it.") from error
+    except ACCIDENTS as error:  # whatever a user's file does
+        raise CrossmatchError(f"{path} cannot be run ({told(error)}). Mend it.") from error
     found = getattr(module, name, None)
     if found is None:
         close = get_close_matches(name, vars(module), n=1, cutoff=0.7)
@@ -64,14 +72,15 @@ def user_model(words: str) -> object:
             model = found()
         except CrossmatchError:
             raise
-        except Exception as error:  # whatever a user's function does
-            raise CrossmatchError(f"{words} cannot be made ({type(error).__name__}: {error}). Mend it.") from error
+        except ACCIDENTS as error:  # whatever a user's function does
+            raise CrossmatchError(f"{words} cannot be made ({told(error)}). Mend it.") from error
     if not abilities(model):
-        given = "nothing" if model is None else f"a {type(model).__name__}"
+        given = "nothing" if model is None else f"something of type {type(model).__name__}"
         raise WrongWords(
             f"{words} gives {given}, which has none of the abilities of a model. Give it embed_images and embed_texts, or "
             "score(images, texts), or log_likelihood(images, texts), or return a function of images and texts."
         )
+    _require_callable(model, words)
     own = getattr(model, "signature", None)
     if not (isinstance(own, str) and own.strip()):
         _know(model, f"{path.name}:{name}|file:{source}", words)
@@ -81,6 +90,31 @@ def user_model(words: str) -> object:
 def abilities_of(model: object) -> tuple[str, ...]:
     """What a model can do besides being called."""
     return tuple(name for name in abilities(model) if name != "score" or hasattr(model, "score"))
+
+
+def _require_callable(model: object, words: str) -> None:
+    """Refuse a method that is none, or that cannot be given what it will be given."""
+    found = {name: getattr(model, name, None) for name in CALLED}
+    named = {name: (function, CALLED[name]) for name, function in found.items() if function is not None}
+    if not abilities_of(model):
+        named[""] = model, CALLED["score"]  # a function of images and texts
+    for name, (function, count) in named.items():
+        what = f"{name} of {words}" if name else words
+        if not callable(function):
+            raise WrongWords(f"{what} is something of type {type(function).__name__}; a function was expected. Write a method.")
+        if not _takes(function, count):
+            given = "images and texts" if count > 1 else "one list"
+            raise WrongWords(f"{what} cannot be called with {count} argument{'s'[: count > 1]}, which are {given}. Mend its head.")
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except ValueError:  # some builtins do not tell
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def _needed(function: Any) -> int:

@@ -88,6 +88,11 @@ class Checkpoints:
             self.tell(f"{path} is damaged; the training goes on from the checkpoint before it, or from its beginning")
         return None
 
+    @property
+    def there(self) -> bool:
+        """Whether there is one."""
+        return bool(self._files())
+
     def drop(self) -> None:
         """Remove all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -125,7 +130,7 @@ def require_same(found: Identity, wanted: Identity, output: Path, what: str) -> 
     if other:
         was, now = (getattr(each, other[0]) for each in (found, wanted))
         raise CrossmatchError(
-            f"{output} holds {what} of another {' and other '.join({'recipe': 'recipe', 'data': 'data'}[name] for name in other)} "
+            f"{output} holds {what} of {' and '.join({'recipe': 'another recipe', 'data': 'other data'}[name] for name in other)} "
             f"({was}, not {now}). Name another folder with -o, or replace it: --restart"
         )
 

@@ -51,9 +51,15 @@ class PixelStore:
 
 @dataclass(frozen=True, eq=False)
 class ArrayStore:
-    """Region features (N, K, F) as an array, perhaps memory-mapped; a region of zeros is absent. Where it was is not known."""
+    """Region features (N, K, F) as an array, perhaps memory-mapped; a region of zeros is absent. Where it was is not known.
+
+    An image is looked at when it is taken: all numbers finite, and one region at least. `file` names the array in errors, in which
+    image n is the row n times `every`.
+    """
 
     features: NDArray[Any]
+    file: str = "the array of features"
+    every: int = 1
 
     def __len__(self) -> int:
         return len(self.features)
@@ -65,8 +71,17 @@ class ArrayStore:
     def take(self, indices: IntArray) -> Regions:
         from crossmatch.models.zoo.inputs import Regions
 
-        features = torch.from_numpy(np.asarray(self.features[indices], dtype=np.float32))
-        return Regions(features, features.ne(0).any(dim=2), torch.zeros(*features.shape[:2], 4))
+        with np.errstate(over="ignore"):  # a number beyond single precision becomes infinite, and is refused
+            features = torch.from_numpy(np.asarray(self.features[indices], dtype=np.float32))
+        real = features.ne(0).any(dim=2)
+        self._require(torch.isfinite(features).flatten(1).all(dim=1), indices, "NaN or infinity among its features")
+        self._require(real.any(dim=1), indices, "no region: all of its features are 0")
+        return Regions(features, real, torch.zeros(*features.shape[:2], 4))
+
+    def _require(self, fine: Tensor, indices: IntArray, what: str) -> None:
+        if not bool(fine.all()):
+            row = int(np.arange(len(self))[indices][int(fine.logical_not().int().argmax())]) * self.every
+            raise CrossmatchError(f"{self.file}: image {row:,}, counted from 0, has {what}. Extract its features again.")
 
 
 @dataclass(frozen=True, eq=False)

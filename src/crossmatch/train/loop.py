@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crossmatch.core.declared import nearest
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.progress import steps as bar
 from crossmatch.models.checkpoint import require_finite
+from crossmatch.models.folder import misfit
 from crossmatch.train.batch import Batch
 from crossmatch.train.checkpoints import Checkpoints
 from crossmatch.train.data import Rows, TrainingSet
 from crossmatch.train.dual import reproducible
 from crossmatch.train.judge import SUM, judged
 from crossmatch.train.log import board, write_log
-from crossmatch.train.recipe import TrainSettings, nearest
+from crossmatch.train.recipe import TrainSettings
 
 try:
     import torch
@@ -207,9 +209,13 @@ def _stepped(training: Training, batch: Batch, at: int, optimiser: torch.optim.O
         what = f"the loss is {value}" if not math.isfinite(value) else "the gradient of the loss is not finite"
         epoch, rate = at // training.each + 1, training.settings.learning_rate
         clip = "" if training.settings.clip else " or --set train.clip=2"
+        kept = (
+            f"The checkpoint before it is kept in {checkpoints.output}; from there it would come to the same. Train in another "
+            "folder, or with --restart, and"
+        )
         raise CrossmatchError(
-            f"{what} at step {at + 1:,} (epoch {epoch}). The checkpoint before it is kept in {checkpoints.output}; from there it "
-            f"would come to the same. Train in another folder, or with --restart, and --set train.learning_rate={rate / 2:g}{clip}"
+            f"{what} at step {at + 1:,} (epoch {epoch}). {kept if checkpoints.there else 'Train with'} "
+            f"--set train.learning_rate={rate / 2:g}{clip}"
         )
     optimiser.step()
     return value
@@ -248,6 +254,8 @@ def _resumed(checkpoints: Checkpoints, model: Any, optimiser: torch.optim.Optimi
         return None
     try:
         state = State(**found["state"])
+        if (odd := misfit(model.net, found["net"])) is not None:
+            raise ValueError(odd)
         model.net.load_state_dict(found["net"])
         optimiser.load_state_dict(found["optimiser"])
         torch.set_rng_state(found["chance"])

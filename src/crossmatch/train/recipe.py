@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from crossmatch.core.declared import checked, nearest, shown, typed
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 SUFFIX = ".toml"
 TABLES = ("model", "features", "objective", "train")
 DIORAMA = "diorama"
+THREADS = 1024  # of the computation, at most: more than any machine has, and what a typing error exceeds
 # On the embedded world, unless a recipe says otherwise: few words, none of them rare, and few minutes.
 ON_DIORAMA: Mapping[str, Mapping[str, Any]] = {"train": {"fewest": 1, "validation": 300}}
 
@@ -51,7 +51,7 @@ class TrainSettings:
     images: int = field(default=0, metadata={"least": 0})  # to train on, at most; 0: all
     fewest: int = field(default=4, metadata={"least": 1})  # times that a word must occur to be known; faghri2018vse's released code
     validation: int = field(default=1000, metadata={"least": 2})  # images, at most, that an epoch is judged by
-    threads: int = field(default=1, metadata={"least": 1})  # sums over several threads depend on their number
+    threads: int = field(default=1, metadata={"least": 1, "most": THREADS})  # sums over several threads depend on their number
     seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})
 
 
@@ -119,36 +119,6 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
     return Recipe(called, **told, model=tables["model"], features=tables["features"], objective=tables["objective"], train=settings)
 
 
-def checked(table: Mapping[str, Any], declared: type, where: str, without: Iterable[str] = ()) -> dict[str, Any]:
-    """The values of a table as the fields of a dataclass want them; a word that it has not, or a value of another type, is refused.
-
-    >>> checked({"batch": 64.0}, TrainSettings, "mine.toml: [train]")
-    Traceback (most recent call last):
-    ...
-    crossmatch.core.errors.WrongWords: mine.toml: [train] has batch = 64.0; a whole number was expected.
-    """
-    types, known = get_type_hints(declared), {f.name: f for f in fields(declared) if f.name not in set(without)}
-    out = {}
-    for key, value in table.items():
-        if key not in known:
-            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, known)}")
-        out[key] = _typed(value, types[key], f"{where} has {key} = {_shown(value)}")
-        _require_range(out[key], known[key].metadata, f"{where} has {key} = {_shown(value)}")
-    return out
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Which of the known words may have been meant.
-
-    >>> nearest("margn", ["margin", "negatives"])
-    "Did you mean 'margin'?"
-    """
-    some = list(known)
-    close = get_close_matches(word.lower(), some, n=1, cutoff=0.5)
-    few = ", ".join(some[:8]) + ", …" * (len(some) > 8)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {few or 'none'}."
-
-
 def _home() -> Traversable:
     return files("crossmatch.train") / "recipes"
 
@@ -182,16 +152,16 @@ def _require_shape(table: dict[str, Any], where: str) -> None:
         if key not in top:
             raise WrongWords(f"{where} has no key {key!r}. {nearest(key, top)}")
         if key in (*TABLES, DIORAMA) and not isinstance(value, dict):
-            raise WrongWords(f"{where} has {key} = {_shown(value)}; a table was expected: [{key}].")
+            raise WrongWords(f"{where} has {key} = {shown(value)}; a table was expected: [{key}].")
         if key in texts and not isinstance(value, str):
-            raise WrongWords(f"{where} has {key} = {_shown(value)}; a text was expected.")
+            raise WrongWords(f"{where} has {key} = {shown(value)}; a text was expected.")
     for key, value in table.get(DIORAMA, {}).items():
         if key not in TABLES or not isinstance(value, dict):
             raise WrongWords(f"{where} has no table [{DIORAMA}.{key}]. {nearest(key, TABLES)}")
     missing = next((key for key in texts if key not in table), None)
     if missing:
         raise WrongWords(f'{where} does not say its {missing}. Add a line: {missing} = "…"')
-    table["evaluated_by"] = _typed(table.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
+    table["evaluated_by"] = typed(table.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
 
 
 def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
@@ -208,45 +178,5 @@ def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
     if table == "train":
         value = checked({name: value}, TrainSettings, f"--set {word}: [train]")[name]
     elif name in tables[table]:
-        value = _typed(value, type(tables[table][name]), f"--set {word}: [{table}] has {name} = {_shown(value)}")
+        value = typed(value, type(tables[table][name]), f"--set {word}: [{table}] has {name} = {shown(value)}")
     tables[table][name] = value
-
-
-WORDED = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def _typed(value: Any, wanted: Any, where: str) -> Any:
-    """The value, if it is of this type; a whole number is a number."""
-    if get_origin(wanted) is Literal:
-        choices = get_args(wanted)
-        if value not in choices:
-            hint = nearest(value, choices) if isinstance(value, str) else ""
-            raise WrongWords(f"{where}; one of {', '.join(map(str, choices))} was expected. {hint}".rstrip())
-        return value
-    if get_origin(wanted) is tuple:
-        inner = get_args(wanted)[0]
-        if not isinstance(value, list) or not all(isinstance(each, inner) for each in value):
-            raise WrongWords(f"{where}; a list was expected, of {WORDED.get(inner, 'value').removeprefix('a ')}s.")
-        return tuple(value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if wanted in WORDED and type(value) is not wanted:
-        raise WrongWords(f"{where}; {WORDED[wanted]} was expected.")
-    return value
-
-
-def _require_range(value: Any, limits: Mapping[str, Any], where: str) -> None:
-    if not isinstance(value, int | float):
-        return
-    above, least, most = limits.get("above", -math.inf), limits.get("least", -math.inf), limits.get("most", math.inf)
-    if not (value > above and least <= value <= most and math.isfinite(value)):
-        said = [
-            f"above {above}" * ("above" in limits),
-            f"at least {least}" * ("least" in limits),
-            f"at most {most}" * ("most" in limits),
-        ]
-        raise WrongWords(f"{where}; it must be {' and '.join(filter(None, said)) or 'finite'}.")
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str)

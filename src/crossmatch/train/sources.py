@@ -15,13 +15,14 @@ from crossmatch.benchmarks.folder import load_folder
 from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.lines import read_lines
 from crossmatch.core.progress import track
 from crossmatch.diorama.grammar import describe
 from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
 from crossmatch.models.dual import pixels_of
 from crossmatch.models.region_files import RegionFile
-from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet
+from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet, dimensions_of
 from crossmatch.train.pictures import Part, draw_split, in_parts
 
 LOOKED_AT = 1000  # images in which repeats are looked for
@@ -60,7 +61,7 @@ def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
     if asked.validation is not None and kind != "collection":
         raise WrongWords(f"--validation goes with --data collection:FOLDER; {data} has a split of its own. Leave it out.")
     if asked.images is not None and asked.images < 2:
-        raise WrongWords(f"--images {asked.images} cannot be trained on; it takes 2 images at least.")
+        raise WrongWords(f"{asked.images} image is too few; it takes 2 images at least. Set --images, or train.images, to more.")
     return SOURCES[kind](rest, features, asked)
 
 
@@ -192,6 +193,12 @@ def _pixels(held: Collection, side: int) -> NDArray[np.uint8]:
 def _precomp(rest: str, features: Mapping[str, Any], asked: Asked) -> Source:
     folder = Path(rest).expanduser()
     both = _precomp_split(folder, "train", asked.images), _precomp_split(folder, "dev", asked.judged)
+    train, dev = (dimensions_of(each.store) for each in both)
+    if train != dev:
+        raise CrossmatchError(
+            f"{folder / 'train_ims.npy'} has {train:,} numbers for each region and dev_ims.npy beside it {dev:,}; as many were "
+            "expected. Take both from the same release."
+        )
     told = hashlib.sha256("".join(each.digest for each in both).encode()).hexdigest()[:12]
     return Source(f"precomp:{rest}", told, lambda: both, file=folder.name)
 
@@ -207,29 +214,46 @@ def _precomp_split(folder: Path, split: str, most: int | None) -> TrainingSet:
         raise WrongWords(
             f"there is no {missing}. Expected: train_ims.npy, train_caps.txt, dev_ims.npy and dev_caps.txt in one folder."
         )
-    try:
-        features = np.load(images, mmap_mode="r")
-        captions = texts.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise CrossmatchError(
-            f"{images if isinstance(error, OSError) else folder} cannot be read ({error}). Get it again."
-        ) from None
-    if features.ndim == 2:
-        features = features[:, None, :]  # one vector for the whole picture
-    if features.ndim != 3 or not len(features) or len(captions) % len(features):
+    features, captions = _features(images), _captions(texts)
+    if len(captions) < 2:
+        raise CrossmatchError(f"{texts} has {len(captions)} captions; 2 at least were expected. Get it again.")
+    if len(captions) % len(features):
         raise CrossmatchError(
             f"{images} has shape {features.shape} and {texts} has {len(captions):,} captions; equally many captions for each image "
-            "were expected, and features of shape (images, regions, numbers)."
+            "were expected. Take both from the same release."
         )
-    blank = next((n for n, text in enumerate(captions) if not text.strip()), None)
-    if blank is not None:
-        raise CrossmatchError(f"line {blank + 1} of {texts} is empty; a caption was expected. Mend it.")
     repeated = _repeats(features) if len(features) == len(captions) else 1
     count = len(captions) // len(features) * repeated
     owners = np.arange(len(captions)) // count
     links = np.stack([owners, np.arange(len(captions))], axis=1)
-    whole = TrainingSet(ArrayStore(features[::repeated]), tuple(captions), links)
+    whole = TrainingSet(ArrayStore(features[::repeated], str(images), repeated), tuple(captions), links)
     return whole if most is None else whole.first(most)
+
+
+def _features(path: Path) -> NDArray[Any]:
+    """The regions (images, regions, numbers) of a npy, memory-mapped; each image is looked at when it is taken."""
+    try:
+        found = np.asanyarray(np.load(path, mmap_mode="r"))
+    except (OSError, ValueError, EOFError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CrossmatchError(f"{path} cannot be read as npy ({said:.150}). It is cut off or damaged: get it again.") from None
+    if found.dtype.kind not in "fiu":
+        raise CrossmatchError(f"{path} holds {found.dtype}; real numbers were expected. Save the features as float32.")
+    regions: NDArray[Any] = found[:, None, :] if found.ndim == 2 else found  # or one vector for the whole picture
+    if regions.ndim != 3 or not regions.size:
+        raise CrossmatchError(
+            f"{path} has shape {found.shape}; (images, regions, numbers) was expected, none of them 0. Extract the features again."
+        )
+    return regions
+
+
+def _captions(path: Path) -> list[str]:
+    """A caption on each line."""
+    captions = read_lines(path)
+    blank = next((n for n, text in enumerate(captions) if not text.strip()), None)
+    if blank is not None:
+        raise CrossmatchError(f"line {blank + 1} of {path} is empty; a caption was expected. Mend it.")
+    return captions
 
 
 def _repeats(features: NDArray[Any]) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from crossmatch.core.declared import checked, nearest
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.skipped import Unusable
 from crossmatch.models.zoo.families import NETWORKS
 from crossmatch.models.zoo.inputs import Vocabulary
 from crossmatch.models.zoo.model import ZooConfig, load, made
@@ -19,7 +21,8 @@ from crossmatch.train.data import TrainingSet, dimensions_of
 from crossmatch.train.dual import reproducible
 from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives import OBJECTIVES, objective
-from crossmatch.train.recipe import Recipe, checked, load_recipe, nearest
+from crossmatch.train.objectives.options import FAMILY, OPTIONS
+from crossmatch.train.recipe import Recipe, load_recipe
 from crossmatch.train.sources import Asked, Source, source
 
 try:
@@ -27,6 +30,7 @@ try:
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
+MOST_PIXELS = 1024  # of a side, or channels
 KINDS = ("regions", "pixels")  # where a recipe may take its regions from; a file is named on the command line
 
 
@@ -52,13 +56,13 @@ def train_zoo(
     require_known(chosen)
     asked = asked or Asked()
     asked = replace(asked, images=asked.images or chosen.train.images or None, judged=chosen.train.validation)
-    with alone(folder):
+    with alone(folder), _all_usable():
         held = source(data, chosen.features, asked)
         identity = Identity(chosen.digest(), held.digest)
         checkpoints = Checkpoints(folder, identity, tell)
         if restart:
             _clear(folder, checkpoints)
-        finished = _finished(folder, identity)
+        finished = _finished(folder, identity, tell)
         if finished is not None:
             tell(f"{folder} holds the finished model of this recipe and these data; nothing is left to train")
             checkpoints.drop()
@@ -73,10 +77,24 @@ def train_zoo(
     return model
 
 
+@contextmanager
+def _all_usable() -> Iterator[None]:
+    """An item that cannot be used is mended or removed: a training leaves none out."""
+    try:
+        yield
+    except Unusable as error:
+        raise CrossmatchError(error.why) from None
+
+
 def built(recipe: Recipe, held: Source, train: TrainingSet) -> Any:
     """The untrained model: its words are those of the training captions, its first weights follow from the seed."""
     words = Vocabulary.of(train.captions, recipe.train.fewest).words
     if not words:
+        if not Vocabulary.of(train.captions).words:
+            raise CrossmatchError(
+                f"the {len(train.captions):,} captions have no words, that is letters or digits; the first is "
+                f"{train.captions[0]!r:.40}. Write captions of words."
+            )
         raise CrossmatchError(
             f"no word occurs {recipe.train.fewest} times in the {len(train.captions):,} captions. Know rarer words: "
             "--set train.fewest=1"
@@ -110,11 +128,15 @@ def require_known(recipe: Recipe) -> None:
     if recipe.family not in families:
         raise WrongWords(f"{where} is of the family {recipe.family!r}, which is not there. {nearest(recipe.family, families)}")
     network = families[recipe.family]
-    home = import_module(f"crossmatch.models.zoo.{network.module}")
-    checked(recipe.model, getattr(home, f"{network.net}Config"), f"{where}: [model]", without=("features", "words"))
+    declared = network.declared()
+    sizes = checked(recipe.model, declared, f"{where}: [model]", without=("features", "words"))
+    declared(features=1, words=1, **sizes)  # what must agree among them
     name = recipe.objective.get("name")
-    if name not in OBJECTIVES:
+    if not isinstance(name, str) or name not in OBJECTIVES:
         raise WrongWords(f"{where} has the objective {name!r}, which is not there. {nearest(str(name), OBJECTIVES)}")
+    if FAMILY.get(name, recipe.family) != recipe.family:
+        raise WrongWords(f"{where} has the objective {name!r}, which goes with the family {FAMILY[name]!r} alone. Take triplet.")
+    checked(recipe.objective, OPTIONS[name], f"{where}: [objective]")
     _require_features(recipe.features, where)
 
 
@@ -132,8 +154,8 @@ def _require_features(features: Mapping[str, Any], where: str) -> None:
     for name, value in given.items():
         if name not in sizes:
             raise WrongWords(f"{where}: [features] has no key {name!r}. {nearest(name, sizes)}")
-        if type(value) is not int or value < 1:
-            raise WrongWords(f"{where}: [features] has {name} = {value!r}; a whole number above 0 was expected.")
+        if type(value) is not int or not 1 <= value <= MOST_PIXELS:
+            raise WrongWords(f"{where}: [features] has {name} = {value!r}; a whole number from 1 to {MOST_PIXELS} was expected.")
 
 
 def _aim(recipe: Recipe) -> tuple[Any, dict[str, Any]]:
@@ -142,7 +164,7 @@ def _aim(recipe: Recipe) -> tuple[Any, dict[str, Any]]:
     return objective(options.pop("name")), options
 
 
-def _finished(folder: Path, identity: Identity) -> Any | None:
+def _finished(folder: Path, identity: Identity, tell: Callable[[str], object]) -> Any | None:
     """The finished model in a folder, if it is of the same recipe and data; of others, it is refused. Half a model is none."""
     try:
         told = json.loads((folder / "model.json").read_bytes())
@@ -153,7 +175,8 @@ def _finished(folder: Path, identity: Identity) -> Any | None:
     require_same(found, identity, folder, "the finished model")
     try:
         return load(folder, family)
-    except CrossmatchError:
+    except CrossmatchError as error:
+        tell(f"the model in {folder} cannot be used, and is trained anew: {error}")
         return None
 
 

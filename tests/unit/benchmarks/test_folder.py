@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from crossmatch.benchmarks.folder import LAYOUTS, folder_benchmark, folder_task, load_folder
 from crossmatch.benchmarks.formats import arrow as arrow_files
+from crossmatch.benchmarks.formats.gathered import decoded
 from crossmatch.core.benchmark import data_hash
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.metrics.table import metric
@@ -389,6 +390,28 @@ def test_pictures_are_upright_and_rgb(pets):
     assert colour(shown["indexed.png"]) == (1, 2, 3)
     assert colour(shown["moves.gif"]) == (0, 0, 255)
     assert colour(pickle.loads(pickle.dumps(held)).open_image("red.png")) == (200, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("greys", "shown"),
+    [
+        (np.float32([[0, 0.5], [0.25, 1]]), [0, 128, 64, 255]),
+        (np.int32([[0, 7], [200, 255]]), [0, 7, 200, 255]),
+        (np.int32([[0, 256], [0x80FF, 0xFFFF]]), [0, 1, 0x80, 255]),
+        (np.float32([[0, 0.5], [0.25, 300]]), "greys in floating point are from 0 to 300, and from 0 to 1 was expected"),
+        (np.float32([[0, 0.5], [0.25, np.nan]]), "greys in floating point"),
+        (np.int32([[0, 1], [2, 1 << 20]]), "its greys are from 0 to 1.04858e\\+06, and from 0 to 65,535 was expected"),
+        (np.int32([[0, 1], [2, -3]]), "its greys are from -3"),
+    ],
+)
+def test_greys_of_many_bits_are_scaled_or_refused(greys, shown):
+    held = io.BytesIO()
+    Image.fromarray(greys).save(held, "TIFF")
+    if isinstance(shown, str):
+        with pytest.raises(CrossmatchError, match=f"a.tif cannot be opened as an image .*{shown}"):
+            decoded(held.getvalue(), "a.tif")
+    else:
+        assert np.asarray(decoded(held.getvalue(), "a.tif"))[..., 0].ravel().tolist() == shown
 
 
 def test_tars_with_lines_of_text_in_folders_and_with_clutter(tmp_path):

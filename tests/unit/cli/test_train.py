@@ -179,3 +179,34 @@ def test_a_training_that_is_killed_from_outside_ends_with_the_same_weights(cross
     assert killed.name == whole.name
     assert killed.read_bytes() == whole.read_bytes()
     assert [len((tmp_path / name / "log.csv").read_text().splitlines()) for name in ("killed", "whole")] == [61, 61]
+
+
+def test_a_folder_without_a_name_is_refused_and_one_with_spaces_is_quoted(crossmatch, data, tmp_path):
+    code, _, err = crossmatch("train", "vse0", "--data", data, "-o", "", *SMALL)
+    assert code == 2
+    assert_one_line(err, "it is empty. Name a folder")
+    code, out, err = crossmatch("train", "vse0", "--data", data, "-o", "my run", "--epochs", 1, *SMALL)
+    assert code == 0, err
+    assert "crossmatch run -m 'my run' -t" in out
+
+
+def test_a_result_that_cannot_be_written_names_its_place(crossmatch, monkeypatch, tmp_path):
+    from crossmatch.core import result
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(result.np, "savez_compressed", full)
+    code, _, err = crossmatch("run", "-m", "random", "-t", "diorama/retrieval", "--size", "tiny", "--samples", 10, "-o", "results")
+    assert code == 1
+    assert_one_line(err, "retrieval")
+    assert_one_line(err, "(No space left on device). Make room, or name another folder with -o.")
+
+
+def test_a_kept_collection_without_blocks_is_listed(crossmatch, tmp_path):
+    (tmp_path / "kept/abc").mkdir(parents=True)
+    about = '{"key": "abc", "system": "mine", "images": 0, "captions": 0, "blocks": 0}'
+    (tmp_path / "kept/abc/about.json").write_text(about)
+    code, out, err = crossmatch("cache", "list", "--cache", "kept")
+    assert code == 0, err
+    assert "mine" in out

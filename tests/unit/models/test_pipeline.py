@@ -280,3 +280,55 @@ def test_one_thread_for_openers_that_do_not_say_they_can_be_shared(monkeypatch):
     assert usual_workers(Shared()) == 5
     monkeypatch.setattr("crossmatch.models.pipeline.cores", lambda: 64)
     assert usual_workers(Shared()) == 8
+
+
+# What a model may give
+
+
+class Thrifty(Mean):
+    """Fills one array again and again."""
+
+    room = np.empty((64, 3))
+
+    def embed_images(self, images):
+        self.room[: len(images)] = super().embed_images(images)
+        return self.room[: len(images)]
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_a_model_may_use_its_array_again(batch):
+    held = collection(10)
+    assert np.array_equal(image_vectors(Thrifty(), held, batch=batch), image_vectors(Mean(), held, batch=batch))
+
+
+def tensor_of(values, kind):
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(np.asarray(values))
+    made = {
+        "gradient": lambda: tensor.clone().requires_grad_(),
+        "bfloat16": tensor.bfloat16,
+        "list": lambda: [row.clone().requires_grad_() for row in tensor],
+    }
+    return made[kind]()
+
+
+@pytest.mark.parametrize("kind", ["gradient", "bfloat16", "list"])
+def test_a_tensor_is_as_good_as_an_array(kind):
+    class Tensors(Mean):
+        def embed_images(self, images):
+            return tensor_of(super().embed_images(images), kind)
+
+    held = collection(4)
+    found, wanted = (image_vectors(model, held, batch=3) for model in (Tensors(), Mean()))
+    np.testing.assert_allclose(found, wanted, rtol=1e-2 if kind == "bfloat16" else 0)
+
+
+def test_what_is_no_array_is_refused():
+    torch = pytest.importorskip("torch")
+
+    class Sparse(Mean):
+        def embed_images(self, images):
+            return torch.eye(len(images)).to_sparse()
+
+    with pytest.raises(CrossmatchError, match="embedding images: a Tensor is no array"):
+        image_vectors(Sparse(), collection(4), batch=4)

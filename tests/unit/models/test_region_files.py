@@ -325,6 +325,88 @@ def test_a_tsv_with_bad_base64_or_wrong_counts(tmp_path: Path) -> None:
         RegionFile.open(path)
 
 
+def spoilt(values: np.ndarray, at: Any, value: Any) -> np.ndarray:
+    values[at] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ({"counts": [3, -1, 2, 3]}, rf"image '{IDS[1]}' cannot be read \(-1 regions are counted among 3 rows\)"),
+        ({"counts": [3, 9, 2, 3]}, r"9 regions are counted among 3 rows"),
+        ({"boxes": spoilt(corners(), (1, 2, 0), np.nan)}, rf"image '{IDS[1]}' cannot be read \(NaN or infinity among its boxes"),
+        ({"boxes": spoilt(corners(), (1, 2, 0), np.inf)}, "NaN or infinity among its boxes"),
+        ({"boxes": in_pixels(), "image_w": [np.nan] * 4, "image_h": [480] * 4}, "or in the size of the picture"),
+        ({"boxes": corners()[:, :, :2]}, r"has boxes of shape"),
+        ({"features": features().astype(str)}, rf"image '{IDS[0]}' has features of type <U.*real numbers were expected"),
+        ({"features": features().astype(complex)}, "has features of type complex128"),
+        ({"features": features().astype(np.float64) * 1e300}, rf"image '{IDS[0]}' has NaN or infinity among its features"),
+        ({"features": np.float32(3)}, r"a\.npz cannot be read as"),
+        ({"features": features()[:, :0]}, rf"image '{IDS[0]}' has no regions"),
+    ],
+)
+def test_an_npz_with_odd_arrays(tmp_path: Path, held: dict[str, Any], says: str) -> None:
+    np.savez(tmp_path / "a.npz", **({"ids": np.array(IDS), "features": features()} | held))
+    with pytest.raises(CrossmatchError, match=says):
+        RegionFile.open(tmp_path / "a.npz").take(IDS)
+
+
+def test_an_npz_whose_numbers_were_changed(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", ids=np.array(IDS), features=features())
+    raw = bytearray((tmp_path / "a.npz").read_bytes())
+    at = raw.index(features().tobytes())
+    raw[at + 40 : at + 60] = bytes(20)
+    (tmp_path / "a.npz").write_bytes(raw)
+    with pytest.raises(CrossmatchError, match=r"a\.npz cannot be read as npz \(features\.npy has another checksum"):
+        RegionFile.open(tmp_path / "a.npz")
+
+
+def in_folder(folder: Path, n: int, held: bytes) -> Path:
+    (folder / "one").mkdir()
+    for at, name in enumerate(IDS):
+        np.savez(folder / f"one/{name}.npz", feat=features()[at])
+    (folder / f"one/{sorted(IDS)[n]}.npz").write_bytes(held)
+    return folder / "one"
+
+
+@pytest.mark.parametrize("held", [b"", b"hello world", b"PK\x03\x04 and no more"])
+@pytest.mark.parametrize("n", [0, 2])
+def test_a_folder_with_a_file_that_is_none(tmp_path: Path, held: bytes, n: int) -> None:
+    path = in_folder(tmp_path, n, held)
+    with pytest.raises(CrossmatchError, match=rf"{sorted(IDS)[n]}\.npz is cut off or damaged.*again"):
+        RegionFile.open(path).take(IDS)
+
+
+@pytest.mark.parametrize("odd", ["scalar", "text", "group", "noise"])
+@pytest.mark.parametrize("n", [0, 2])
+def test_an_h5_with_an_odd_image(tmp_path: Path, odd: str, n: int) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for at, name in enumerate(sorted(IDS)):
+            if at != n or odd == "noise":
+                file[name] = features()[at]
+            elif odd == "group":
+                file.create_group(name)
+            else:
+                file[name] = 3.0 if odd == "scalar" else "abc"
+    if odd == "noise":
+        raw = bytearray((tmp_path / "a.h5").read_bytes())
+        raw[600 + 400 * n : 3000] = rng().bytes(2400 - 400 * n)
+        (tmp_path / "a.h5").write_bytes(raw)
+    with pytest.raises(CrossmatchError, match=r"a\.h5.*again"):
+        RegionFile.open(tmp_path / "a.h5").take(IDS)
+
+
+def test_ids_may_have_spaces_and_a_tsv_a_head(tmp_path: Path) -> None:
+    path = scan(tmp_path)
+    (tmp_path / "dev_ids.txt").write_text("".join(f"my {name}.jpg\r\n" for name in IDS))
+    assert RegionFile.open(path).ids.tolist() == [f"my {name}.jpg" for name in IDS]
+    path = tsv(tmp_path)
+    path.write_text("image_id\timage_w\timage_h\tnum_boxes\tboxes\tfeatures\n" + path.read_text())
+    assert RegionFile.open(path).ids.tolist() == IDS
+
+
 def test_another_width_nan_and_nothing(tmp_path: Path) -> None:
     odd = base64.b64encode(np.zeros(COUNTS[1] * 5, np.float32)).decode()
     with pytest.raises(CrossmatchError, match=rf"image '{IDS[1]}' has features of shape \(1, 5\); \(regions, 6\) was expected"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crossmatch import evaluate
 from crossmatch.cli import main
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.models.abilities import abilities, known_by
@@ -90,7 +91,13 @@ def test_a_model_of_several_files_finds_them_even_late(file):
         ("import nothing_like_this", ":make_model", CrossmatchError, r"cannot be run \(ModuleNotFoundError"),
         ("def make_model(): return 1 / 0", ":make_model", CrossmatchError, r"cannot be made \(ZeroDivisionError"),
         ("def make_model(): pass", ":make_model", WrongWords, "gives nothing, which has none of the abilities"),
-        ("make_model = 7", ":make_model", WrongWords, "gives a int, which has none of the abilities"),
+        ("make_model = 7", ":make_model", WrongWords, "gives something of type int, which has none of the abilities"),
+        ("import sys; sys.exit(0)", ":make_model", CrossmatchError, r"mine\.py cannot be run \(SystemExit: 0\)"),
+        ("def make_model():\n    import sys; sys.exit()", ":make_model", CrossmatchError, r"cannot be made \(SystemExit\)"),
+        ("def make_model(images): return 3", ":make_model", WrongWords, "cannot be called with 2 arguments, which are images and"),
+        ("def make_model(a, b, c): return 3", ":make_model", WrongWords, "cannot be called with 2 arguments"),
+        (DUAL + "Bright.truncated = True", ":make_model", WrongWords, "truncated of .* is something of type bool; a function"),
+        (DUAL + "Bright.embed_texts = lambda self: 3", ":make_model", WrongWords, "embed_texts of .* called with 1 argument,"),
         (
             "class make_model:\n    __slots__ = ()\n    def score(self, images, texts): pass",
             ":make_model",
@@ -133,6 +140,45 @@ def test_from_the_file_to_the_result(run, file, tmp_path):
     assert not (tmp_path / "cache").exists()
     code, said = run("-m", f"{file()}:nothing")
     assert (code, len(said.err.strip().splitlines())) == (2, 1)
+
+
+BOOM = "raise ValueError('boom\\n  more')"
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "says"),
+    [
+        ("embed_images(self, images)", BOOM, r"mine\.py, line \d+, in embed_images: ValueError: boom\. Mend it\."),
+        ("embed_texts(self, texts)", "return [{}['x'] for _ in texts]", r"mine\.py, line \d+, in .*: KeyError: 'x'\. Mend it\."),
+        ("embed_images(self, images)", "raise EOFError", r"mine\.py, line \d+, in embed_images: EOFError\. Mend it\."),
+        ("embed_images(self, images)", "import sys; sys.exit(0)", r"in embed_images: SystemExit: 0\. Mend it\."),
+        ("embed_images(self, images)", "raise StopIteration", r"in embed_images: StopIteration\. Mend it\."),
+        ("truncated(self, texts)", "return 1 / 0", r"in truncated: ZeroDivisionError: division by zero\. Mend it\."),
+        ("embed_images(self, images)", "return beside.broken(images)", r"beside_it\.py, line 2, in broken: OSError: no weights\."),
+    ],
+)
+def test_what_a_method_raises_is_one_line_that_names_file_and_method(run, file, tmp_path, method, body, says):
+    file("def broken(images):\n    raise OSError('no weights')\n", "beside_it.py")
+    own = f"import beside_it as beside\n{DUAL}\nclass Broken(Bright):\n    def {method}:\n        {body}\n"
+    code, said = run("-m", f"{file(own)}:Broken")
+    assert code == 1
+    lines = [line for line in said.err.splitlines() if not line.startswith("cache: ")]
+    assert len(lines) == 1
+    assert re.match(f"crossmatch: .*{says}", lines[0])
+    assert not (tmp_path / "results").exists()
+
+
+def test_ctrl_c_is_nobodys_fault(run, file):
+    code, said = run("-m", f"{file(DUAL + 'def stop(images, texts): raise KeyboardInterrupt')}:stop")
+    assert (code, said.err.splitlines()[-1]) == (1, "crossmatch: stopped.")
+
+
+def test_in_python_the_cause_can_be_seen(file):
+    with pytest.raises(CrossmatchError, match="in <lambda>: ZeroDivisionError") as error:
+        evaluate(
+            f"{file(DUAL + 'Bright.embed_images = lambda self, images: 1 / 0').as_posix()}:made", "diorama/retrieval", size="tiny"
+        )
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_with_a_signature_its_embeddings_are_kept(run, file, tmp_path):

@@ -196,6 +196,23 @@ def one_dimension(folder):
     np.save(folder / "train_ims.npy", np.zeros(6))
 
 
+def features(change):
+    """Other features of the training images."""
+
+    def spoil(folder):
+        np.save(folder / "train_ims.npy", change(np.load(folder / "train_ims.npy").astype(np.float64)))
+
+    return spoil
+
+
+def spot(value):
+    def change(held):
+        held[2, 1, 3] = value
+        return held
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -203,12 +220,39 @@ def one_dimension(folder):
         (empty_caption, "line 2 of .*dev_caps.txt is empty"),
         (no_array, "cannot be read"),
         (one_dimension, "has shape"),
+        (features(lambda f: f[:, :0]), r"train_ims.npy has shape \(6, 0, 5\)"),
+        (features(lambda f: f[:, :, :0]), r"train_ims.npy has shape \(6, 4, 0\)"),
+        (features(lambda f: f.astype(str)), "train_ims.npy holds <U"),
+        (features(lambda f: f.astype(complex)), "train_ims.npy holds complex128; real numbers"),
+        (features(lambda f: f[:, :, :3]), "train_ims.npy has 3 numbers for each region and dev_ims.npy beside it 5"),
+        (features(lambda f: f * [[[1]]] * (np.arange(6) != 4)[:, None, None]), "train_ims.npy: image 4, .* has no region"),
+        (features(spot(np.nan)), "train_ims.npy: image 2, counted from 0, has NaN or infinity"),
+        (features(spot(1e300)), "train_ims.npy: image 2, counted from 0, has NaN or infinity"),
+        (features(spot(-np.inf)), "train_ims.npy: image 2, counted from 0, has NaN or infinity"),
+        (lambda folder: (folder / "train_ims.npy").write_bytes(b""), "train_ims.npy cannot be read as npy"),
+        (lambda folder: (folder / "dev_caps.txt").write_bytes(b"caf\xe9\n"), "dev_caps.txt is not UTF-8"),
         (lambda folder: (folder / "dev_ims.npy").unlink(), "there is no .*dev_ims.npy"),
     ],
 )
 def test_a_spoilt_layout_is_refused(precomp, spoil, says):
     spoil(precomp)
     with pytest.raises(CrossmatchError, match=says):
+        source(f"precomp:{precomp}", {}, Asked())
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x1d", "\x85", "\r"])
+def test_captions_are_cut_at_line_feeds_alone(precomp, mark):
+    lines = [f"train {n}" for n in range(12)]
+    lines[3] = f"two dogs{mark}with a ball"
+    (precomp / "train_caps.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())
+    assert source(f"precomp:{precomp}", {}, Asked()).load()[0].captions == tuple(lines)
+
+
+def test_an_image_is_named_by_its_row_where_rows_are_repeated(precomp):
+    held = np.repeat(np.load(precomp / "train_ims.npy"), 2, axis=0)
+    held[6:8] = np.nan
+    np.save(precomp / "train_ims.npy", held)
+    with pytest.raises(CrossmatchError, match="image 6, counted from 0, has NaN"):
         source(f"precomp:{precomp}", {}, Asked())
 
 

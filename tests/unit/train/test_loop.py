@@ -241,8 +241,10 @@ def test_a_gradient_that_is_no_number_ends_it(tmp_path):
         zero = net.images(batch.regions)[0, 0] * 0.0
         return sampled(net, batch, options) + (zero.sqrt() if torch.is_grad_enabled() else 0.0)
 
-    with pytest.raises(CrossmatchError, match="the gradient of the loss is not finite at step 1 "):
+    with pytest.raises(CrossmatchError, match="the gradient of the loss is not finite at step 1 ") as error:
         fit(training(objective=steep), kept(tmp_path))
+    assert "checkpoint" not in str(error.value), "there is none yet"
+    assert "Train with --set train.learning_rate=" in str(error.value)
 
 
 def test_an_option_that_nobody_reads_is_refused(tmp_path):

@@ -119,6 +119,97 @@ def test_an_interrupted_training_of_another_recipe_is_refused(train, tmp_path, m
     assert train(overrides=["train.seed=1"], restart=True).weights == train(output="b", overrides=["train.seed=1"]).weights
 
 
+@pytest.mark.parametrize(
+    ("recipe", "word", "says"),
+    [
+        ("vse0", "model.dimensions=-5", "it must be at least 1 and at most 65536"),
+        ("vse0", "model.dimensions=100000000000", "it must be at least 1 and at most 65536"),
+        ("vse0", "model.hidden=0", "hidden = 0; it must be at least 1"),
+        ("scan-t2i", "model.word_dimensions=0", "word_dimensions = 0; it must be"),
+        ("sgr", "model.steps=0", "steps = 0; it must be"),
+        ("vse-infinity", "model.dimensions=0", "dimensions = 0; it must be"),
+        ("vsrn", "model.layers=-1", "layers = -1; it must be"),
+        ("pvse-k2", "model.embeddings=0", "embeddings = 0; it must be"),
+        ("pcme", "model.samples=0", "samples = 0; it must be"),
+        ("pcme", "model.samples=100000000", "it must be at least 1 and at most 1024"),
+        ("pcme", "model.scale=nan", "it must be finite"),
+        ("pcme", "model.log_sigma=1000", "it must be at least -20 and at most 20"),
+        ("de-i2t", "model.heads=7", r"7 heads cannot share 384 numbers"),
+        ("de-i2t", "model.heads=0", "heads = 0; it must be"),
+        ("de-i2t", "model.dropout=2", "dropout = 2.0; it must be at least 0 and at most 0.99"),
+        ("vse0", "objective.margin=nan", "margin = NaN; it must be"),
+        ("vse0", "objective.margin=-1", "margin = -1.0; it must be at least 0"),
+        ("vse0", "objective.warm_up=half", "a number was expected"),
+        ("vse0", "objective.warm_up=3", "it must be at least 0 and at most 1"),
+        ("vse0", "objective.negatives=few", "one of sum, semi-hard, hardest was expected"),
+        ("vse0", "objective.margn=1", "Did you mean 'margin'"),
+        ("vse0", "objective.name=pcme", "goes with the family 'pcme' alone"),
+        ("vse0", "objective.name=3", "a text was expected"),
+        ("pcme", "objective.samples=0", "samples = 0; it must be"),
+        ("vse0", "features.name=bla", "one of namer, efficientnet-lite0 was expected"),
+        ("vse0", "features.side=-3", "it must be at least 0"),
+        ("vse0", "features.width=3", "no key 'width'"),
+        ("vse0", "train.threads=1000000", "it must be at least 1 and at most 1024"),
+        ("vse0", "train.images=1", "it takes 2 images at least. Set --images, or train.images, to more"),
+    ],
+)
+def test_a_size_or_an_option_beyond_its_limits_is_refused_before_any_work(data, tmp_path, recipe, word, says):
+    with pytest.raises(WrongWords, match=says):
+        train_zoo(recipe, tmp_path / "run", data=data, overrides=[word])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_name_of_an_objective_is_a_text(tmp_path, data):
+    (tmp_path / "mine.toml").write_text('family="vse"\nabout="a"\npaper="p"\n[objective]\nname=["triplet"]\n')
+    with pytest.raises(WrongWords, match=r"the objective \['triplet'\], which is not there"):
+        train_zoo(tmp_path / "mine.toml", tmp_path / "run", data=data)
+
+
+def test_captions_without_words_are_named(tmp_path):
+    for split in ("train", "dev"):
+        np.save(tmp_path / f"{split}_ims.npy", np.ones((4, 2, 3), np.float32))
+        (tmp_path / f"{split}_caps.txt").write_text("...\n" * 4)
+    with pytest.raises(CrossmatchError, match=r"the 4 captions have no words.*'\.\.\.'. Write"):
+        train_zoo("vse0", tmp_path / "run", data=f"precomp:{tmp_path}")
+
+
+def test_a_model_of_another_network_is_trained_anew_and_that_is_said(train, tmp_path):
+    import hashlib
+
+    import torch
+
+    first, said = train(), []
+    path = tmp_path / f"run/weights-{first.weights}.pt"
+    held = torch.load(path, weights_only=True)
+    torch.save({name.replace("match.image.", "match.eye."): values for name, values in held.items()}, path)
+    told = json.loads((tmp_path / "run/model.json").read_text())
+    told["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "run/model.json").write_text(json.dumps(told))
+    with pytest.raises(
+        CrossmatchError, match=r"another network: 'match\.image\.\w+' is missing, and 'match\.eye\.\w+' is not known"
+    ):
+        make_model(str(tmp_path / "run"))
+    assert train(tell=said.append).weights == first.weights
+    assert "is trained anew: " in said[0]
+
+
+def test_a_training_does_not_advise_to_leave_out_what_is_bad(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "pets/images").mkdir(parents=True)
+    for n in range(6):
+        Image.new("RGB", (8, 8), (20 * n,) * 3).save(tmp_path / f"pets/images/{n}.png")
+    rows = "".join(f"{n}.png,picture {n}\n" for n in range(6))
+    asked = {"data": f"collection:{tmp_path / 'pets'}", "overrides": ["features.kind=pixels"]}
+    for caption, picture, says in (("", None, "is empty. Write one"), ("a", b"xx", "3.png cannot be opened.*Replace it")):
+        (tmp_path / "pets/captions.csv").write_text(f"image,caption\n{rows}3.png,{caption}\n")
+        if picture:
+            (tmp_path / "pets/images/3.png").write_bytes(picture)
+        with pytest.raises(CrossmatchError, match=says) as error:
+            train_zoo("vse0", tmp_path / "run", **asked)
+        assert "--skip-bad" not in str(error.value)
+
+
 def test_pixels_are_learnt_with_the_network(tmp_path):
     overrides = ["features.kind=pixels", "features.side=16", "features.width=4", "model.dimensions=16", "train.epochs=1"]
     model = train_zoo("vse0", tmp_path / "a", asked=Asked(size="tiny", images=24), overrides=[*overrides, "train.validation=10"])

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency
-from crossmatch.core.skipped import Skipped
+from crossmatch.core.skipped import Skipped, Unusable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -124,9 +125,9 @@ class Pictures:
 def decoded(held: bytes, where: str) -> Image:
     """An image as RGB, turned as its EXIF orientation says; of an animation the first frame.
 
-    What counts is the content, not the ending of the name. Transparency is dropped, CMYK and palettes become RGB, and 16-bit greys
-    keep their upper eight bits (Pillow alone would clip them to white). A picture is turned upright because people saw it so when
-    they described it; the pictures of the public benchmarks are stored upright.
+    What counts is the content, not the ending of the name. Transparency is dropped, CMYK and palettes become RGB. 16-bit greys keep
+    their upper eight bits, and greys in floating point are from 0 to 1 (Pillow alone would make them white, or black). A picture is
+    turned upright because people saw it so when they described it; the pictures of the public benchmarks are stored upright.
 
     >>> decoded(b"not an image", "images/cat.jpg")
     Traceback (most recent call last):
@@ -146,8 +147,8 @@ def decoded(held: bytes, where: str) -> Image:
             image.load()
             turned = image.getexif().get(ORIENTATION, 1) != 1
             upright = ImageOps.exif_transpose(image) if turned else image  # which copies, even where there is nothing to turn
-            if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
-                return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
+            if upright.mode[0] in "IF":
+                return Image.fromarray(_bytes_of(np.asarray(upright), image.format == "PNG")).convert("RGB")
             if "transparency" in upright.info:  # by way of RGBA, because a palette with transparent entries would warn
                 return upright.convert("RGBA").convert("RGB")
             return upright if upright.mode == "RGB" else upright.convert("RGB")
@@ -157,6 +158,19 @@ def decoded(held: bytes, where: str) -> Image:
         said = told.splitlines()[0] if told and "BytesIO" not in told else type(error).__name__
         mend = "Scale it down" if huge or "at most" in said else "Replace it, or remove it and its captions"
         raise CrossmatchError(f"{where} cannot be opened as an image ({said}). {mend}.") from None
+
+
+def _bytes_of(greys: NDArray[Any], png: bool) -> NDArray[np.uint8]:
+    """Greys of more than eight bits in eight: the upper ones of sixteen; of fractions, so many 255ths."""
+    low, high = (float(greys.min()), float(greys.max())) if greys.size else (0.0, 0.0)
+    if greys.dtype.kind == "f":
+        if not (low >= 0 and high <= 1):  # NaN is refused as well
+            raise ValueError(f"its greys in floating point are from {low:g} to {high:g}, and from 0 to 1 was expected")
+        return (greys * 255).round().astype(np.uint8)
+    if not (low >= 0 and high < 1 << 16):
+        raise ValueError(f"its greys are from {low:g} to {high:g}, and from 0 to 65,535 was expected")
+    deep = png or greys.dtype.itemsize == 2 or high > 255  # 32-bit greys of other files may be bytes in wide clothes
+    return (greys >> 8 if deep else greys).astype(np.uint8)
 
 
 def several_frames(held: bytes) -> bool:
@@ -208,9 +222,9 @@ def as_collection(found: Gathered) -> Collection:
     for caption in _named(found.captions):
         _require_unicode(f"{caption.text}{caption.id}", caption.where)
         if not caption.text:
-            raise CrossmatchError(
+            raise Unusable(
                 f"{caption.where}: the caption of image {caption.image!r} is empty. Write one, or remove it (an image without "
-                "captions is a distractor), or leave out all that are empty: --skip-bad"
+                "captions is a distractor)."
             )
         name = str(caption.id)
         column = columns.setdefault(name, len(columns))

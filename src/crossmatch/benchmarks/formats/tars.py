@@ -14,6 +14,7 @@ from crossmatch.benchmarks.formats.images import SUFFIXES, visible
 from crossmatch.benchmarks.formats.rows import captions_in
 from crossmatch.benchmarks.formats.table import text_of
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.lines import lines_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Sample:
         """`.txt` holds one caption per line; without it, `.json` holds a record with captions, or a list of them."""
         if "txt" in self.files:
             file = self.files["txt"]
-            lines = [line.strip() for line in text_of(file.read(), file.where).splitlines()]
+            lines = [line.strip() for line in lines_of(text_of(file.read(), file.where))]
             return [Caption(image, line, file.where) for line in lines if line] or [Caption(image, "", file.where)]
         if "json" in self.files:
             file = self.files["json"]

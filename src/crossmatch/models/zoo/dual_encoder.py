@@ -7,15 +7,16 @@ share one encoder. The losses are in `crossmatch.train.objectives.dual_encoder`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.models.zoo.frozen_text import FrozenText, TextFeatures, TextRows
 from crossmatch.models.zoo.inputs import Regions
 from crossmatch.models.zoo.parts import mean_over
+from crossmatch.models.zoo.sizes import FEW, LAYERS, SHARE, WIDTH
 
 try:
     from torch import Tensor, nn
@@ -32,13 +33,20 @@ class DualEncoderConfig:
 
     features: int  # numbers of a region
     words: int  # not used: the frozen tower has tokens of its own
-    dimensions: int = 1792
-    layers: int = 3
-    heads: int = 8
-    hidden: int = 3072
-    text_dimensions: int = 384
-    dropout: float = 0.1
+    dimensions: int = field(default=1792, metadata=WIDTH)
+    layers: int = field(default=3, metadata=LAYERS)
+    heads: int = field(default=8, metadata=FEW)
+    hidden: int = field(default=3072, metadata=WIDTH)
+    text_dimensions: int = field(default=384, metadata=WIDTH)
+    dropout: float = field(default=0.1, metadata=SHARE)
     text_only: bool = False  # DE_T2T: no image side, and no projection
+
+    def __post_init__(self) -> None:
+        if self.text_dimensions % self.heads:
+            raise WrongWords(
+                f"{self.heads} heads cannot share {self.text_dimensions} numbers (text_dimensions) evenly. Set heads in the "
+                "recipe's [model] to a divisor."
+            )
 
 
 class Layer(nn.Module):

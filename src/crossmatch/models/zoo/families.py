@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from crossmatch.core.catalog import Catalog
+from crossmatch.core.declared import checked
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,9 +28,15 @@ class Network:
 
     def build(self, sizes: Mapping[str, Any]) -> nn.Module:
         """The network with these sizes, its weights at random."""
+        declared = self.declared()
         home = import_module(f"crossmatch.models.zoo.{self.module}")
-        made: nn.Module = getattr(home, self.net)(getattr(home, f"{self.net}Config")(**sizes))
+        made: nn.Module = getattr(home, self.net)(declared(**checked(sizes, declared, f"a network of the family {self.name}")))
         return made
+
+    def declared(self) -> type:
+        """The dataclass of its sizes."""
+        found: type = getattr(import_module(f"crossmatch.models.zoo.{self.module}"), f"{self.net}Config")
+        return found
 
 
 NETWORKS = (

@@ -12,9 +12,9 @@ To these come four numbers for the box. Neither encoder is trained any further.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,9 @@ CROPS = 256  # that go through a namer at once
 class Extractor:
     """Which encoder looks at regions, and how: what a recipe says, and what the folder of a model keeps as json."""
 
-    name: str = "namer"
-    side: int = 0  # pixels of a crop; 0: what suits the encoder
-    lessons: int = 6_000  # pictures that a namer learns from
+    name: Literal["namer", "efficientnet-lite0"] = "namer"
+    side: int = field(default=0, metadata={"least": 0, "most": 1024})  # pixels of a crop; 0: what suits the encoder
+    lessons: int = field(default=6_000, metadata={"least": 1, "most": 1_000_000})  # pictures that a namer learns from
 
 
 class RegionExtractor(Protocol):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.catalog import Catalog
+from crossmatch.core.declared import checked
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.grounding import Grounding
 from crossmatch.models.checkpoint import require_finite
@@ -59,7 +60,7 @@ class ZooConfig:
 class FromFile:
     """Regions that somebody else's detector found: they are in a file, by the ids of images, and not to be had from a picture."""
 
-    dimensions: int
+    dimensions: int = field(metadata={"least": 1})
     source: str = ""
 
     @property
@@ -77,9 +78,9 @@ def eyes_of(features: Mapping[str, Any]) -> Any:
     """What turns pictures into regions: a frozen encoder over crops, the network's own convolutions, or a file."""
     kind, given = features.get("kind", "regions"), {name: value for name, value in features.items() if name != "kind"}
     kinds: dict[str, Callable[[], Any]] = {
-        "regions": lambda: extractor(Extractor(**given)),
+        "regions": lambda: extractor(Extractor(**checked(given, Extractor, "[features]"))),
         "pixels": lambda: PixelGrid(**given),
-        "file": lambda: FromFile(**given),
+        "file": lambda: FromFile(**checked(given, FromFile, "[features]")),
     }
     return Catalog("kind of regions", kinds)[kind]()
 

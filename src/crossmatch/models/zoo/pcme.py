@@ -10,7 +10,7 @@ and so they do here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import Literal, NamedTuple, get_args
 
@@ -18,6 +18,7 @@ from crossmatch.core.errors import MissingDependency, WrongWords
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, mean_over
 from crossmatch.models.zoo.pie import PIE, Attention
+from crossmatch.models.zoo.sizes import FEW, WIDTH
 
 try:
     import torch
@@ -45,12 +46,12 @@ class PCMEConfig:
     features: int  # numbers of a region
     words: int  # how many words there are
     retrieval: Retrieval = "means"
-    samples: int = 7  # J, of each item in retrieval by probability
-    dimensions: int = 1024
-    word_dimensions: int = 300
+    samples: int = field(default=7, metadata=FEW)  # J, of each item in retrieval by probability
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
     scale: float = 15.0  # a at the start
     shift: float = 15.0  # b at the start
-    log_sigma: float = 0.0  # about what it is at the start
+    log_sigma: float = field(default=0.0, metadata={"least": -20, "most": 20})  # about what it is at the start
 
 
 class Gaussian(NamedTuple):

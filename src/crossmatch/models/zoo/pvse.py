@@ -7,12 +7,13 @@ One vector each (K = 1) is VSE with attention to parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, mean_over
 from crossmatch.models.zoo.pie import PIE, Senses
+from crossmatch.models.zoo.sizes import FEW, WIDTH
 
 try:
     from torch import Tensor, nn
@@ -26,9 +27,9 @@ class PVSEConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    embeddings: int = 1  # K
-    dimensions: int = 1024
-    word_dimensions: int = 300
+    embeddings: int = field(default=1, metadata=FEW)  # K
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
 
 
 class PVSE(nn.Module):

@@ -14,6 +14,7 @@ from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.cross_attention import BLOCK, Attention, grounded, paired, similarity
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, unit
+from crossmatch.models.zoo.sizes import SHARE, WIDTH
 
 try:
     from torch import Tensor, nn
@@ -31,9 +32,9 @@ class SCANConfig:
     aggregation: Literal["mean", "sum", "max", "lse"] = "mean"
     temperature: float = field(default=9.0, metadata={"least": 0})
     sharpness: float = field(default=6.0, metadata={"above": 0})
-    leak: float = field(default=0.0, metadata={"least": 0, "most": 0.99})  # 0: as in the paper; 0.1: as in the released code
-    dimensions: int = field(default=1024, metadata={"least": 1})
-    word_dimensions: int = field(default=300, metadata={"least": 1})
+    leak: float = field(default=0.0, metadata=SHARE)  # 0: as in the paper; 0.1: as in the released code
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
     block: int = field(default=BLOCK, metadata={"least": 1})  # bytes of dot products at once
 
     def attention(self) -> Attention:

@@ -24,6 +24,7 @@ from crossmatch.models.zoo.cross_attention import attended, weights
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.pairwise import Pairwise, alike, trimmed
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, mean_over, unit
+from crossmatch.models.zoo.sizes import FEW, SHARE, WIDTH
 
 try:
     import torch
@@ -45,13 +46,13 @@ class SGRAFConfig:
     features: int  # numbers of a region
     words: int  # how many words there are
     module: Literal["sgr", "saf"] = "sgr"
-    dimensions: int = field(default=1024, metadata={"least": 1})
-    word_dimensions: int = field(default=300, metadata={"least": 1})
-    similarity_dimensions: int = field(default=256, metadata={"least": 1})
-    steps: int = field(default=3, metadata={"least": 1})  # of reasoning
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
+    similarity_dimensions: int = field(default=256, metadata=WIDTH)
+    steps: int = field(default=3, metadata=FEW)  # of reasoning
     temperature: float = field(default=9.0, metadata={"least": 0})
-    leak: float = field(default=0.0, metadata={"least": 0, "most": 0.99})  # 0: as in the paper; 0.1: as in the released code
-    dropout: float = field(default=0.4, metadata={"least": 0, "most": 0.99})
+    leak: float = field(default=0.0, metadata=SHARE)  # 0: as in the paper; 0.1: as in the released code
+    dropout: float = field(default=0.4, metadata=SHARE)
     block: int = field(default=BLOCK, metadata={"least": 1})  # bytes of attended vectors at once
 
 

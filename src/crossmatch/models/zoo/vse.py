@@ -8,12 +8,13 @@ ConvNet+BoW, ConvNet+Bi-GRU and Obj+Bi-GRU differ in how regions and words becom
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, last_of, mean_over, unit
+from crossmatch.models.zoo.sizes import WIDTH
 
 try:
     from torch import Tensor, nn
@@ -29,9 +30,9 @@ class VSEConfig:
     words: int  # how many words there are
     image: Literal["linear", "mlp", "bigru"] = "linear"
     text: Literal["gru", "bigru", "bow"] = "gru"
-    dimensions: int = 1024
-    hidden: int = 2048
-    word_dimensions: int = 300
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    hidden: int = field(default=2048, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
 
 
 def _mlp(inputs: int, hidden: int, out: int) -> nn.Sequential:

@@ -6,11 +6,12 @@ weights are mean pooling, and (1/k, …, 1/k, 0, …) is the mean of the k large
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words
 from crossmatch.models.zoo.parts import BiGRU, WordVectors, unit
+from crossmatch.models.zoo.sizes import SHARE, WIDTH
 
 try:
     import torch
@@ -27,11 +28,11 @@ class VSEInfinityConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = 1024
-    word_dimensions: int = 300
-    positions: int = 32  # numbers of a position's encoding
-    pooling: int = 32  # hidden numbers of the GRU that makes weights of them
-    dropped: float = 0.2  # share of the regions and of the words that training leaves out
+    dimensions: int = field(default=1024, metadata=WIDTH)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
+    positions: int = field(default=32, metadata=WIDTH)  # numbers of a position's encoding
+    pooling: int = field(default=32, metadata=WIDTH)  # hidden numbers of the GRU that makes weights of them
+    dropped: float = field(default=0.2, metadata=SHARE)  # share of the regions and of the words that training leaves out
 
 
 def position_encodings(length: int, dimensions: int) -> Tensor:

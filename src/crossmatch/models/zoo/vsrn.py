@@ -6,11 +6,12 @@ caption from the regions, which `crossmatch.train.objectives.vsrn` asks for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.parts import WordVectors, last_of, unit
+from crossmatch.models.zoo.sizes import LAYERS, SHARE, WIDTH
 
 try:
     import torch
@@ -26,11 +27,11 @@ class VSRNConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = 2048
-    layers: int = 4
-    word_dimensions: int = 300
-    decoder: int = 512  # hidden numbers of the caption's encoder and decoder
-    dropout: float = 0.2  # of what goes into them, in training
+    dimensions: int = field(default=2048, metadata=WIDTH)
+    layers: int = field(default=4, metadata=LAYERS)
+    word_dimensions: int = field(default=300, metadata=WIDTH)
+    decoder: int = field(default=512, metadata=WIDTH)  # hidden numbers of the caption's encoder and decoder
+    dropout: float = field(default=0.2, metadata=SHARE)  # of what goes into them, in training
 
 
 class Reasoning(nn.Module):

@@ -138,6 +138,41 @@ def test_a_broken_folder_is_refused(tmp_path):
         load(tmp_path, "scan")
 
 
+def config(**changed):
+    return lambda told: told | {"config": told["config"] | changed}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda told: [1], "does not describe a vse model"),
+        (lambda told: told | {"config": 3}, "model.json has no table 'config'"),
+        (lambda told: told | {"recipe": None}, "model.json has no table 'recipe'"),
+        (lambda told: told | {"weights": "../x"}, "the name of a file beside it was expected"),
+        (lambda told: told | {"weights": 3}, "the name of a file beside it was expected"),
+        (config(vocabulary=3), "is no list of words"),
+        (config(vocabulary=[1, 2]), "is no list of words"),
+        (config(net=3), "holds no whole vse model"),
+        (config(net={"dimensions": -3}), "it must be at least 1"),
+        (config(net={"heads": 3}), "has no key 'heads'"),
+        (config(net={"image": "foo"}), "one of linear, mlp, bigru was expected"),
+        (config(features=3), "holds no whole vse model"),
+        (config(features={"kind": "foo"}), r"there is no kind of regions 'foo'. Known: regions, pixels, file\)"),
+        (config(features={"kind": ["foo"]}), "there is no kind of regions"),
+        (config(features={"name": "foo"}), "one of namer, efficientnet-lite0 was expected"),
+        (config(features={"kind": "file", "dimensions": "x"}), "a whole number was expected"),
+    ],
+)
+def test_a_model_json_that_was_changed_by_hand_is_named(tmp_path, change, says):
+    built("vse").save(tmp_path)
+    told = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps(change(told)))
+    with pytest.raises(CrossmatchError, match=says) as error:
+        load(tmp_path, "vse")
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_the_signature_tells_all_that_a_score_depends_on():
     """Settings without a weight of their own, and the order of the words: the cache knows models by this line alone."""
     model = built("scan")
