@@ -113,7 +113,7 @@ def evaluate_all(
     )
     with own_code():
         asked = make_model(model) if isinstance(model, str) else model
-    asked = as_scorer(asked, likelihood, others=set(abilities(asked)) != {"log-likelihood"})
+    asked = as_scorer(asked, likelihood, others=not set(abilities(asked)) <= {"log-likelihood", "caption"})
     title += f"+likelihood={likelihood}" if name is None and likelihood not in (None, HOW[0]) else ""
     usual = _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(metrics or ()), limit=limit)
     tasks = []

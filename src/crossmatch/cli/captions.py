@@ -1,4 +1,4 @@
-"""`crossmatch captions`: judge captions, judge the judges, and show where a caption is grounded."""
+"""`crossmatch captions`: have captions told, judge them, judge the judges, and show where a caption is grounded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crossmatch.cli.generate import generate_command, task_of
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ REFERENCES = "A file of references (COCO annotations, {id: [texts]}, csv, tsv), 
 
 @click.group()
 def captions() -> None:
-    """Score captions, ask how far scores agree with people, and see where a caption is grounded."""
+    """Generate and score captions, ask how far scores agree with people, and see where a caption is grounded."""
+
+
+captions.add_command(generate_command)
 
 
 @captions.command("score")
@@ -235,7 +239,7 @@ def references_of(words: str) -> tuple[dict[str, list[str]], Callable[[str], Ima
     if path.suffix.lower() in (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt"):
         what = "is a folder" if path.is_dir() else "is not there"
         raise CrossmatchError(f"{words} {what}. Give a file of references, a task, or collection:FOLDER.")
-    collection = getattr(load_data(f"collection:{words}" if path.is_dir() else words), "collection", None)
+    collection = getattr(load_data(f"collection:{words}" if path.is_dir() else task_of(words)), "collection", None)
     if collection is None:
         raise WrongWords(f"{words} has no images with captions of their own. Give a file of references or collection:FOLDER.")
     texts, found = collection.texts(), dict[str, list[str]]()

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from crossmatch.cli.detector import train_detector_command
 from crossmatch.cli.folders import FOLDER
 
 PLACE = "RECIPE"  # the command that stands for all recipes
@@ -64,6 +65,7 @@ def train() -> None:
 @OUTPUT
 @click.option("--data", default="diorama", show_default=True, help="diorama, collection:FOLDER, or precomp:FOLDER (SCAN's layout).")
 @click.option("--regions", type=click.Path(path_type=Path), help="Region features of the collection's images, from a file.")
+@click.option("--negatives", type=click.Path(path_type=Path), help="Hard negatives of the collection, for a recipe that has them.")
 @click.option("--validation", help="A collection to validate with.  [default: a tenth of the images]")
 @click.option(
     "--size", default="default", show_default=True, help="Size of the world, for diorama: default, or tiny for a quick look."
@@ -73,30 +75,41 @@ def train() -> None:
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of all chance in it.  [default: the recipe's, which is 0]")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the computation; sums depend on them.  [default: 1]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the recipe, as in train.learning_rate=1e-3.")
+@click.option(
+    "--begin",
+    metavar="MODEL",
+    help="Folder of a trained model of the same family to begin with; for CLIP also hf:… or open_clip:….  [default: the recipe's "
+    "own, trained in OUTPUT/begin]",
+)
 @click.option("--restart", is_flag=True, help="Begin again, whatever the folder holds.")
 @click.option("--tensorboard", is_flag=True, help="Also write event files for TensorBoard.")
 @click.pass_context
-def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: Path | None, validation: str | None, size: str,
-                         images: int | None, epochs: int | None, seed: int | None, threads: int | None, overrides: tuple[str, ...],
-                         restart: bool, tensorboard: bool) -> None:  # fmt: skip
+def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: Path | None, negatives: Path | None,
+                         validation: str | None, size: str, images: int | None, epochs: int | None, seed: int | None,
+                         threads: int | None, overrides: tuple[str, ...], begin: str | None, restart: bool,
+                         tensorboard: bool) -> None:  # fmt: skip
     """A system of the papers by its recipe (see --list), or by a recipe file of your own.
 
     The folder gets the model of the best epoch (model.json and weights) and log.csv. An interrupted training goes on when it is
-    started again with the same words, and ends with the same weights.
+    started again with the same words, and ends with the same weights. A recipe that goes on from another one, as updown-scst from
+    updown, trains that first, unless --begin names a model; --set begin.train.epochs=3 changes that other one.
     """
     from crossmatch.train.sources import Asked
     from crossmatch.train.zoo import train_zoo
 
     given = {"images": images, "epochs": epochs, "seed": seed, "threads": threads}
     changed = [f"train.{key}={value}" for key, value in given.items() if value is not None]
-    asked = Asked(size=size, validation=validation, regions=regions)
-    model = train_zoo(str(ctx.info_name), output, data=data, asked=asked, overrides=[*overrides, *changed], restart=restart,
-                      tensorboard=tensorboard, tell=lambda said: click.echo(said, err=True))  # fmt: skip
+    asked = Asked(size=size, validation=validation, regions=regions, negatives=negatives)
+    model = train_zoo(str(ctx.info_name), output, data=data, asked=asked, overrides=[*overrides, *changed], begin=begin,
+                      restart=restart, tensorboard=tensorboard, tell=lambda said: click.echo(said, err=True))  # fmt: skip
     told = model.recipe
-    task = "diorama/retrieval" if data == "diorama" else data if data.startswith("collection:") else "TASK"
+    trials = hasattr(model, "caption_regions")  # a captioner looks at all pairs one by one
+    of_world = "diorama/bison" if trials else "diorama/retrieval"
+    task = of_world if data == "diorama" else data if data.startswith("collection:") else "TASK"
+    words = told.get("validated_by", "hits in validation add up to")  # earlier folders did not say it
     click.echo(
-        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, hits in validation add up to {told['validation']:.1f} · "
-        f"crossmatch run -m {quote(str(output))} -t {quote(task)}"
+        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f} · "
+        f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}"
     )
 
 
@@ -126,3 +139,6 @@ def train_grounded_command(output: Path, images: int | None, epochs: int | None,
     given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
     train_grounded(output, seed=seed, **given)
     click.echo(f"{output} · crossmatch captions explain --grounder {quote(str(output))} --help")
+
+
+train.add_command(train_detector_command)

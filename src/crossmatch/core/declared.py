@@ -1,6 +1,6 @@
 """Values that a user writes down, held against the dataclass that declares them: names, types, and limits.
 
-A limit stands beside its field: `field(default=128, metadata={"least": 2})`, with `least`, `above` and `most`.
+A limit stands beside its field: `field(default=128, metadata={"least": 2})`, with `least`, `above`, `most` and `below`.
 """
 
 from __future__ import annotations
@@ -76,9 +76,11 @@ def _require_range(value: Any, limits: Mapping[str, Any], where: str) -> None:
     if not isinstance(value, int | float):
         return
     above, least, most = limits.get("above", -math.inf), limits.get("least", -math.inf), limits.get("most", math.inf)
-    if not (value > above and least <= value <= most and math.isfinite(value)):
+    below = limits.get("below", math.inf)
+    if not (above < value < below and least <= value <= most and math.isfinite(value)):
         said = [
             f"above {above}" * ("above" in limits),
+            f"below {below}" * ("below" in limits),
             f"at least {least}" * ("least" in limits),
             f"at most {most}" * ("most" in limits),
         ]

@@ -125,7 +125,8 @@ class Made(NamedTuple):
     edited: Scene
 
 
-def _made(world: Diorama, task: str, table: dict[str, Propose]) -> tuple[Made, ...]:
+def made_by(world: Diorama, task: str, table: dict[str, Propose]) -> tuple[Made, ...]:
+    """The trials of a task from all scenes of a world, by the edits of this table."""
     return tuple(one for name in track(tuple(table), f"editing for {task}") for one in _in(world, task, name, table[name]))
 
 
@@ -177,13 +178,13 @@ def _trials(made: tuple[Made, ...], images: list[list[str]], open_image: Callabl
 @lru_cache(maxsize=4)
 def made_bivlc(split: str, size: str) -> tuple[Made, ...]:
     """The edits of `bivlc`, with the scenes after them."""
-    return _made(_world(split, size), "bivlc", IN_PICTURES)
+    return made_by(_world(split, size), "bivlc", IN_PICTURES)
 
 
 @lru_cache(maxsize=4)
 def made_sugarcrepe(split: str, size: str) -> tuple[Made, ...]:
     """The edits of `sugarcrepe`; the scenes after them only show that the negative captions could be true."""
-    return _made(_world(split, size), "sugarcrepe", IN_WORDS)
+    return made_by(_world(split, size), "sugarcrepe", IN_WORDS)
 
 
 def bivlc(split: str = "test", size: str = "default") -> Trials:

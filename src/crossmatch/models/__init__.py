@@ -91,7 +91,7 @@ def _trained(folder: str) -> object:
     except ValueError:
         told = None
     named = told.get("family") if isinstance(told, dict) else None
-    return next((f for f in TRAINED if f.name == named), TRAINED[0]).make(folder)
+    return next((f for f in (*TRAINED, families()["detector"]) if f.name == named), TRAINED[0]).make(folder)
 
 
 def _conse(rest: str) -> object:
@@ -152,6 +152,10 @@ def _blind(rest: str) -> object:
 
 
 def _detector(rest: str) -> object:
+    if any((Path(part) / "model.json").is_file() for part in (rest, rest.partition("+")[0])):
+        from crossmatch.models.detector_model import trained_detector
+
+        return trained_detector(rest)
     from crossmatch.models.detector import detector
 
     return detector(rest)
@@ -186,7 +190,7 @@ FAMILIES = (
     Family("blind", "looks at one side alone: the caption's length or likelihood, the image's brightness or detail",
            "score, log-likelihood", _blind, "longest|shortest|ngram[=FILE]|brightness|detail"),
     Family("detector", "tells by a detector's probabilities which items are synthetic, and nothing else", "scores", _detector,
-           "FILE"),
+           "FILE|FOLDER[+MODEL]", "miranda2024bivlc", "crossmatch train detector"),
     Family("references", "the image whose reference captions are most like the query, by a caption score", "scores", _references,
            "SCORE"),
     Family("gate", "knows nothing, and must get what theory says", "scores", _gate,
@@ -196,7 +200,7 @@ FAMILIES = (
     Family("open_clip", "any CLIP of open_clip, by tag, from the hub's cache, or a checkpoint", "embed", _open_clip,
            "ARCH,TAG|ARCH,FILE[,quickgelu|gelu]|hf-hub:ORG/NAME", "radford2021clip", "open_clip's tags, or a checkpoint file"),
     Family("hf", "a model of transformers: CLIP, SigLIP, BLIP, ViLT, captioners, image-text-to-text models",
-           "embed, score or log-likelihood", _hf, "ORG/NAME|FOLDER[,OPTION]", "", "hf download ORG/NAME"),
+           "embed, score or log-likelihood, caption", _hf, "ORG/NAME|FOLDER[,OPTION]", "", "hf download ORG/NAME"),
     Family("timm", "an image tower of timm: the pooled features of its last layer", "embed images", _timm, "NAME[,FILE|random]", "",
            "timm's, or a checkpoint file"),
     Family("regions", "precomputed region features for the images: their mean, or what a trained model makes of them", "scores",

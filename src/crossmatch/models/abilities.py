@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,6 +66,13 @@ class PairScorer(Protocol):
 
 
 @runtime_checkable
+class Teller(Protocol):
+    """Tells what is in an image: a caption for each. It may take options by name (`crossmatch.models.generation`)."""
+
+    def caption(self, images: Sequence[Image], **how: Any) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class Source(Protocol):
     """Has its scores ready, or makes them from the benchmark itself: precomputed files, the random scorer, the oracle."""
 
@@ -85,6 +92,7 @@ def abilities(model: object) -> tuple[str, ...]:
         "embed texts": texts and not images,
         "score": isinstance(model, CrossEncoder) or callable(model),
         "log-likelihood": isinstance(model, Captioner),
+        "caption": isinstance(model, Teller),
         "ground": isinstance(model, Grounder),
         "scores": isinstance(model, Source),
     }
@@ -146,6 +154,8 @@ def outcomes_of(
     once; whatever looks at both together is asked trial by trial.
     """
     if isinstance(model, Source):
+        settled = getattr(model, "settled", None)  # one that embeds for itself
+        model = model if settled is None else settled(batch, cache, workers)
         return [_answers(model, trials, limited, partial) for trials in tasks]
     if isinstance(model, ImageEncoder | TextEncoder):
         return list(zip(tasks, map(Outcomes.of, _embedded_trials(model, tasks, batch, cache, workers)), strict=True))

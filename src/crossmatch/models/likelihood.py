@@ -93,6 +93,15 @@ class ByLikelihood:
         return found
 
 
+@dataclass(frozen=True)
+class PairsByLikelihood(ByLikelihood):
+    """The same of a captioner that also takes image n with text n, for many n at once."""
+
+    def score_pairs(self, images: Sequence[Image], texts: Sequence[str]) -> NDArray[Any]:
+        found = as_array(self.model.log_likelihood_of_pairs(images, texts), "log_likelihood_of_pairs")  # type: ignore[attr-defined]
+        return np.asarray(found / self._lengths(texts) if self.how == "per-token" else found, dtype=np.float64)
+
+
 def as_scorer(model: object, likelihood: str | None, others: bool) -> object:
     """The model itself, or its likelihoods where it has no other ability or they are asked for."""
     if not isinstance(model, Captioner):
@@ -101,4 +110,4 @@ def as_scorer(model: object, likelihood: str | None, others: bool) -> object:
         return model
     if likelihood is None and others:
         return model
-    return ByLikelihood(model, likelihood or HOW[0])
+    return (PairsByLikelihood if hasattr(model, "log_likelihood_of_pairs") else ByLikelihood)(model, likelihood or HOW[0])

@@ -13,7 +13,6 @@ BISON, CXC, BIVLC, ECCV = "hu2019bison", "parekh2021cxc", "miranda2024bivlc", "c
 OPEN_CLIP = "comes with open_clip, once fetched"
 TRAIN = "crossmatch train {}"
 TIMM = "comes with timm, once fetched"
-NEXT = "training one is not yet here"
 SCORES = "by the authors' code: score with it, then precomputed:FILE"
 
 
@@ -78,8 +77,9 @@ score with github.com/borisdayma/clip-jax, then precomputed:FILE"),
     System("VQAScore-XL", BIVLC, "hf:FOLDER,vqa", "score", "an image-text-to-text model of transformers; CLIP-FlanT5 itself needs \
 github.com/linzhiqiu/t2v_metrics: score with it, then precomputed:FILE"),
     System("VQAScore-XXL", BIVLC, "hf:FOLDER,vqa", "score", "as VQAScore-XL"),
-    *(System(f"{name}{trained}", BISON, "FOLDER", "log-likelihood, caption", NEXT)
-      for name in ("ShowTell", "ShowAttTell", "UpDown") for trained in ("", " (SCST)")),
-    *(System(name, BIVLC, "detector:FILE", "scores", "a file of probabilities; training one is not yet here")
-      for name in ("CLIP_Det", "CLIP_TROHN-Img/Det")),
+    *_trained(BISON, "log-likelihood, caption", **{f"{name}{how}": f"{recipe}{after}" for name, recipe in
+              (("ShowTell", "show-tell"), ("ShowAttTell", "show-att-tell"), ("UpDown", "updown"))
+              for how, after in (("", ""), (" (SCST)", "-scst"))}),
+    System("CLIP_Det", BIVLC, "FOLDER", "scores", "crossmatch train detector -m open_clip:ViT-B-32,openai"),
+    System("CLIP_TROHN-Img/Det", BIVLC, "FOLDER", "scores", "crossmatch train detector -m open_clip:ViT-B-32-quickgelu,FILE"),
 )  # fmt: skip

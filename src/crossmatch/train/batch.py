@@ -12,6 +12,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
+class Negatives:
+    """The hard negatives of a batch, row by row: a caption that is almost, but not, true of the row's image.
+
+    Where there are images as well, that of a row is one of which its negative caption is said to be true.
+    """
+
+    words: Words
+    regions: Regions | None = None
+    image: Tensor | None = None  # (B,) int64: the number of each negative image, from the same count as the others
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """B pairs of an image and a caption of it; row n of everything belongs together.
 
@@ -23,6 +35,7 @@ class Batch:
     words: Words
     image: Tensor  # (B,) int64: the number of each row's image
     others: Words | None = None  # another caption of each row's image; the same one where it has no other
+    negatives: Negatives | None = None  # where the data have some
 
     def __len__(self) -> int:
         return len(self.image)

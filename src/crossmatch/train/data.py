@@ -85,6 +85,56 @@ class ArrayStore:
 
 
 @dataclass(frozen=True, eq=False)
+class Joined:
+    """The images of several stores of one kind, one store after the other.
+
+    >>> both = Joined((PixelStore(np.zeros((2, 4, 4, 3), np.uint8)), PixelStore(np.ones((1, 4, 4, 3), np.uint8))))
+    >>> len(both), both.take(np.array([2, 0]))[:, 0, 0, 0].tolist()
+    (3, [1, 0])
+    """
+
+    stores: tuple[Store, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.stores))
+
+    @property
+    def dimensions(self) -> int:
+        return dimensions_of(self.stores[0])
+
+    def take(self, indices: IntArray) -> Regions | Tensor:
+        ends = np.cumsum([len(store) for store in self.stores])
+        asked = np.arange(len(self))[np.asarray(indices, dtype=np.int64)]  # refuses what is not there
+        home = np.searchsorted(ends, asked, side="right")
+        rows = [np.flatnonzero(home == n) for n in range(len(self.stores))]
+        begin = ends - [len(store) for store in self.stores]
+        used = [n for n, found in enumerate(rows) if len(found)] or [0]
+        parts = [self.stores[n].take(asked[rows[n]] - begin[n]) for n in used]
+        found: Regions | Tensor = together(parts)[torch.from_numpy(np.argsort(np.concatenate([rows[n] for n in used])))]
+        return found
+
+
+def together(parts: list[Regions | Tensor]) -> Any:
+    """Images of one kind, one part after the other; regions are filled up to the most that an image has."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    from crossmatch.models.zoo.inputs import Regions
+
+    some = [part for part in parts if isinstance(part, Regions)]
+    most = max(part.real.shape[1] for part in some)
+
+    def filled(name: str) -> Tensor:
+        return torch.cat([_wider(getattr(part, name), most) for part in some])
+
+    return Regions(filled("features"), filled("real"), filled("boxes"))
+
+
+def _wider(values: Tensor, most: int) -> Tensor:
+    """(N, K, …) to (N, most, …), with zeros."""
+    return torch.cat([values, values.new_zeros(len(values), most - values.shape[1], *values.shape[2:])], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
 class SomeOf:
     """Some images of a store, in an order of their own."""
 
@@ -102,6 +152,12 @@ class SomeOf:
         return self.store.take(self.images[indices])
 
 
+def probed(store: Store) -> bytes:
+    """Up to 256 images of a store, spread over all of them."""
+    seen = store.take(np.linspace(0, len(store) - 1, min(PROBED, len(store))).round().astype(np.int64))
+    return (seen if isinstance(seen, Tensor) else seen.features).contiguous().numpy().tobytes()
+
+
 def dimensions_of(store: Store) -> int:
     """Numbers of a region."""
     return int(getattr(store, "dimensions"))  # noqa: B009 - pixels have none, and are never asked
@@ -109,16 +165,20 @@ def dimensions_of(store: Store) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a batch: numbers of an image, a caption of it, and another caption of it."""
+    """The rows of a batch: numbers of an image, a caption of it, and another caption of it; and those of its hard negative."""
 
     image: IntArray
     caption: IntArray
     other: IntArray
+    hard: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Images, captions, and the links between them.
+
+    `hard` are the hard negatives of the links, where they have some: for each link the number of an image and of a caption. The
+    caption is false of the link's image; the image is one of which that caption is said to be true, or -1 for all links.
 
     >>> pictures = PixelStore(np.zeros((2, 8, 8, 3), np.uint8))
     >>> pets = TrainingSet(pictures, ("a cat", "a dog", "dogs"), np.array([[0, 0], [1, 1], [1, 2]]))
@@ -129,10 +189,16 @@ class TrainingSet:
     store: Store
     captions: tuple[str, ...]
     links: IntArray  # (P, 2): an image and a caption of it
+    hard: IntArray | None = None  # (P, 2)
 
     def __post_init__(self) -> None:
         links = np.asarray(self.links, dtype=np.int64).reshape(-1, 2)
-        object.__setattr__(self, "links", links[np.lexsort((links[:, 1], links[:, 0]))])
+        order = np.lexsort((links[:, 1], links[:, 0]))
+        object.__setattr__(self, "links", links[order])
+        if self.hard is not None:
+            hard = np.asarray(self.hard, dtype=np.int64).reshape(-1, 2)
+            self._require_hard(hard)
+            object.__setattr__(self, "hard", hard[order])
         shape = len(self.store), len(self.captions)
         if len(links) < 2 or links.min() < 0 or (links.max(axis=0) >= shape).any():
             raise CrossmatchError(
@@ -140,12 +206,25 @@ class TrainingSet:
                 "links at least were expected, each of an image and a caption that are there."
             )
 
+    def _require_hard(self, hard: IntArray) -> None:
+        least, most = hard.min(axis=0, initial=0), hard.max(axis=0, initial=-1)
+        there = len(self.store), len(self.captions)
+        absent = hard[:, 0] < 0
+        if len(hard) != len(self.links) or (most >= there).any() or least[1] < 0 or (absent.any() and not (hard[:, 0] == -1).all()):
+            raise CrossmatchError(
+                f"{len(hard):,} hard negatives for {len(self.links):,} links cannot be trained on: one for each was expected, of "
+                "captions that are there, and of images that are there for all of them or for none."
+            )
+
     def batches(self, size: int, seed: int, epoch: int) -> list[Rows]:
         """All links once, in an order that depends on seed and epoch alone; batches of one size, so that none has few negatives."""
         order = np.random.default_rng([seed, epoch, ORDER]).permutation(len(self.links))
         parts = np.array_split(order, self.steps(size))
         others = self.links[self._others(seed, epoch), 1]
-        return [Rows(self.links[part, 0], self.links[part, 1], others[part]) for part in parts]
+        hard = self.hard
+        return [
+            Rows(self.links[part, 0], self.links[part, 1], others[part], None if hard is None else hard[part]) for part in parts
+        ]
 
     def steps(self, size: int) -> int:
         """Batches of an epoch."""
@@ -162,8 +241,8 @@ class TrainingSet:
     def digest(self) -> str:
         """Twelve hexadecimal digits of captions and links, and of up to 256 images that are spread over all of them."""
         told = hashlib.sha256("\0".join(self.captions).encode() + self.links.tobytes() + str(len(self.store)).encode())
-        seen = self.store.take(np.linspace(0, len(self.store) - 1, min(PROBED, len(self.store))).round().astype(np.int64))
-        told.update((seen if isinstance(seen, Tensor) else seen.features).contiguous().numpy().tobytes())
+        told.update(b"" if self.hard is None else b"hard" + self.hard.tobytes())
+        told.update(probed(self.store))
         return told.hexdigest()[:12]
 
     def first(self, images: int) -> TrainingSet:
@@ -172,10 +251,15 @@ class TrainingSet:
         return self.only(kept)
 
     def only(self, images: IntArray) -> TrainingSet:
-        """These images with their captions."""
-        place = np.full(len(self.store), -1, dtype=np.int64)
-        place[images] = np.arange(len(images))
-        links = self.links[place[self.links[:, 0]] >= 0]
-        captions, caption = np.unique(links[:, 1], return_inverse=True)
+        """These images with their captions, and the hard negatives of these."""
+        chosen = np.isin(self.links[:, 0], images)
+        pairs = self.links[chosen] if self.hard is None else np.concatenate([self.links[chosen], self.hard[chosen]])
+        more = np.setdiff1d(pairs[:, 0], [*images, -1])
+        stored = np.concatenate([images, more])
+        place = np.full(len(self.store) + 1, -1, dtype=np.int64)  # the last one is for -1
+        place[stored] = np.arange(len(stored))
+        captions, caption = np.unique(pairs[:, 1], return_inverse=True)
         kept = tuple(self.captions[n] for n in captions.tolist())
-        return TrainingSet(SomeOf(self.store, images), kept, np.stack([place[links[:, 0]], caption], axis=1))
+        found = np.stack([place[pairs[:, 0]], caption.ravel()], axis=1)
+        links, hard = found[: chosen.sum()], found[chosen.sum() :]
+        return TrainingSet(SomeOf(self.store, stored), kept, links, None if self.hard is None else hard)

@@ -33,6 +33,7 @@ from crossmatch.core.places import cores, features_folder
 from crossmatch.core.progress import track
 from crossmatch.core.whole import UNFINISHED, whole_file
 from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.scenes import Scene
 from crossmatch.models.sentence import threads
 from crossmatch.models.zoo.features import Encoded, Extractor, extractor, gathered
 from crossmatch.models.zoo.inputs import Regions
@@ -55,6 +56,7 @@ AT_ONCE = 32  # pictures
 PROBES = 4  # pictures by which the embedded world is known
 
 Seen = tuple[NDArray[np.float16], NDArray[np.float32], IntArray]  # features and boxes of some pictures, and how many each has
+Scenes = Callable[[Part], list[Scene]]  # those of a share of a split
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ def ready(settings: Extractor) -> Encoded:
     facts = ["namer", *namer_facts(settings, made.side), _world(PROBES)]
     folder = features_folder()
     path = folder / f"namer-{_digest(facts)}.pt"
-    with _writing(folder), _alone(folder, path.with_suffix(".lock").name):
+    with writing(folder), _alone(folder, path.with_suffix(".lock").name):
         if not _loaded(made.net, path):
             net, _ = train_namer(settings, made.side)
             made.net.load_state_dict(net.state_dict())
@@ -114,6 +116,15 @@ def diorama_features(split: str, images: int, settings: Extractor, seed: int = 0
     made = ready(settings)
     facts = ["diorama", split, images, seed, made.signature, _world(PROBES)]
     return _kept(facts, made.dimensions, lambda: in_parts(partial(_drawn, settings), split, images, PIXELS, seed, workers))
+
+
+def drawn_features(facts: Sequence[object], scenes: Scenes, style: str, split: str, images: int, settings: Extractor,
+                   workers: int = 2) -> RegionStore:  # fmt: skip
+    """The regions of the pictures of what `scenes` makes of each part of a split, in a style; `facts` say what it depends on."""
+    made = ready(settings)
+    known = [*facts, style, made.signature, _world(PROBES)]
+    draw = partial(_drawn, settings, scenes=scenes, style=style)
+    return _kept(known, made.dimensions, lambda: in_parts(draw, split, images, PIXELS, 0, workers))
 
 
 def collection_features(collection: Collection, settings: Extractor) -> RegionStore:
@@ -140,17 +151,21 @@ def collection_features(collection: Collection, settings: Extractor) -> RegionSt
 # How features are made
 
 
-def _drawn(settings: Extractor, part: Part) -> Seen:
+def _sampled(part: Part) -> list[Scene]:
     """Scene n depends on the seed, the split and n alone, so any process can make its share."""
+    split, numbers, _, seed = part
+    return [sample_scene("diorama", seed, split, n) for n in numbers]
+
+
+def _drawn(settings: Extractor, part: Part, scenes: Scenes = _sampled, style: str = "camera") -> Seen:
     from crossmatch.diorama.draw import draw
 
-    split, numbers, pixels, seed = part
-    made = _here(settings, str(features_folder()))
+    made, shown, pixels = _here(settings, str(features_folder())), scenes(part), part[2]
     with threads(1):
-        found = []
-        for at in range(0, len(numbers), AT_ONCE):
-            scenes = [sample_scene("diorama", seed, split, n) for n in numbers[at : at + AT_ONCE]]
-            found.append(_halved(made, [draw(scene, "camera", pixels) for scene in scenes]))
+        found = [
+            _halved(made, [draw(scene, style, pixels) for scene in shown[at : at + AT_ONCE]])
+            for at in range(0, max(1, len(shown)), AT_ONCE)  # once at least: none have a shape, too
+        ]
     features, boxes, counts = zip(*found, strict=True)
     return np.concatenate(features), np.concatenate(boxes), np.concatenate(counts)
 
@@ -205,7 +220,7 @@ def _kept(facts: Sequence[object], dimensions: int, make: Callable[[], Iterable[
     found = _read(folder, dimensions)
     if found is not None:
         return found
-    with _writing(folder), _alone(folder, "lock"):
+    with writing(folder), _alone(folder, "lock"):
         found = _read(folder, dimensions)  # another process may have made it while this one waited
         if found is not None:
             return found
@@ -259,7 +274,7 @@ def _alone(folder: Path, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,11 +1,15 @@
-"""How good a network is after an epoch: hit@k on the validation images, by the links that they came with."""
+"""How good a network is after an epoch, by the links that the validation images came with: what it finds, or what it tells."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from crossmatch.captions.cider import cider_d
+from crossmatch.captions.corpus import Corpus
 from crossmatch.core.arrays import IdArray, IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import MissingDependency
@@ -14,6 +18,7 @@ from crossmatch.core.ranks import Ranks
 from crossmatch.core.scores import Embeddings, Matrix
 from crossmatch.core.sweep import stand
 from crossmatch.metrics.table import metric
+from crossmatch.models.zoo.inputs import Regions
 from crossmatch.train.data import TrainingSet
 
 try:
@@ -22,22 +27,70 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 WATCHED = ("hit@1", "hit@5", "hit@10")
-SUM = "sum"
+SUM = "sum"  # what an epoch is chosen by, whatever it is a sum of
+AT_ONCE = 128  # captions whose likelihood is asked for together
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A way to judge a model, and how the value by which epochs are chosen is called."""
+
+    words: str
+    found: Callable[[Any, TrainingSet], dict[str, float]]
+
+
+def judge_of(model: Any) -> Judge:
+    """The judge of what a model can do: tell captions, or find captions and images."""
+    return TOLD if hasattr(model, "caption_regions") else FOUND
+
+
+def validated_by(model: Any, held: TrainingSet) -> str:
+    """How the value by which an epoch was chosen is called: words that end before the number."""
+    return "right choices in validation add up to" if getattr(held, "hard", None) is not None else judge_of(model).words
 
 
 def judged(model: Any, held: TrainingSet) -> dict[str, float]:
-    """hit@1, hit@5 and hit@10 in per cent, in both directions, and their sum: what an epoch is chosen by (lee2018scan, sec. 4).
+    """What is to be seen in the log, and as `SUM` what an epoch is chosen by."""
+    model.net.eval()
+    return judge_of(model).found(model, held)
+
+
+def told(model: Any, held: TrainingSet) -> dict[str, float]:
+    """CIDEr-D x 100 of the greedy captions (rennie2017scst, sec. 5), and the log-likelihood of a word of the true ones.
+
+    Document frequencies are those of the validation images' own captions.
+    """
+    regions = _seen(model, held)
+    image, caption = held.links.T
+    names, begin = np.unique(image, return_index=True)
+    said = model.caption_regions(regions[torch.from_numpy(names)], decoding="greedy")
+    references = {str(n): [held.captions[c] for c in own] for n, own in zip(names, np.split(caption, begin[1:]), strict=True)}
+    (score,) = cider_d(Corpus.of(dict(zip(references, said, strict=True)), references))
+    return {"CIDEr-D": 100 * score.value, "log-likelihood per word": _per_word(model, regions, held), SUM: 100 * score.value}
+
+
+def _per_word(model: Any, regions: Regions, held: TrainingSet) -> float:
+    """The mean over all words of all captions, their ends included."""
+    total = words = 0.0
+    texts = model.vocabulary.numbered(held.captions)
+    for at in range(0, len(held.links), AT_ONCE):
+        image, caption = torch.from_numpy(held.links[at : at + AT_ONCE]).T
+        with torch.inference_mode():
+            total += float(model.match.told(model.match.images(regions[image]), texts[caption]).sum())
+        words += int(texts[caption].lengths.sum()) - len(caption)
+    return total / words
+
+
+def hits(model: Any, held: TrainingSet) -> dict[str, float]:
+    """hit@1, hit@5 and hit@10 in per cent, in both directions, and their sum (lee2018scan, sec. 4).
 
     A model of texts alone is judged by how it finds the other captions of a caption's image.
     """
     collection = _collection(held)
     links = Judgements.from_links(collection)
-    model.net.eval()
     if hasattr(model, "compare"):
-        seen = held.store.take(np.arange(len(held.store)))
-        with torch.inference_mode():
-            regions = model.look(seen)
-        said: Embeddings | Matrix = Matrix(collection.image_ids, collection.caption_ids, model.compare(regions, held.captions))
+        compared = model.compare(_seen(model, held), held.captions)
+        said: Embeddings | Matrix = Matrix(collection.image_ids, collection.caption_ids, compared)
         wanted = {way: links.listed(way) for way in ("i2t", "t2i")}
     else:
         vectors = model.embed_texts(held.captions)
@@ -46,6 +99,16 @@ def judged(model: Any, held: TrainingSet) -> dict[str, float]:
     ranks = {way: Ranks.from_standing(standing) for way, standing in stand(said, wanted).items()}
     found = {f"{way} {name}": 100 * metric(name).summarise(ranks[way]) for way in ranks for name in WATCHED}
     return found | {SUM: sum(found.values())}
+
+
+FOUND, TOLD = Judge("hits in validation add up to", hits), Judge("CIDEr-D x 100 in validation is", told)
+
+
+def _seen(model: Any, held: TrainingSet) -> Regions:
+    seen = held.store.take(np.arange(len(held.store)))
+    with torch.inference_mode():
+        found: Regions = model.look(seen)
+    return found
 
 
 def _collection(held: TrainingSet) -> Collection:

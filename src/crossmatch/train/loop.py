@@ -20,10 +20,11 @@ from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWord
 from crossmatch.core.progress import steps as bar
 from crossmatch.models.checkpoint import require_finite
 from crossmatch.models.folder import misfit
-from crossmatch.train.batch import Batch
+from crossmatch.train.batch import Batch, Negatives
 from crossmatch.train.checkpoints import Checkpoints
 from crossmatch.train.data import Rows, TrainingSet
 from crossmatch.train.dual import reproducible
+from crossmatch.train.hard import CHOSEN
 from crossmatch.train.judge import SUM, judged
 from crossmatch.train.log import board, write_log
 from crossmatch.train.recipe import TrainSettings
@@ -81,6 +82,7 @@ class Training:
     data: TrainingSet
     validation: TrainingSet
     settings: TrainSettings
+    judge: Callable[[Any, TrainingSet], dict[str, float]] | None = None  # what says how good an epoch is, if not `judged_by_kind`
 
     @property
     def each(self) -> int:
@@ -98,9 +100,16 @@ class Training:
             yield self._batch(rows, texts)
 
     def _batch(self, rows: Rows, texts: Any) -> Batch:
-        regions = self.model.look(self.data.store.take(rows.image))
+        pairs = rows.hard is not None and bool((rows.hard[:, 0] >= 0).all())
+        numbers = np.concatenate([rows.image, rows.hard[:, 0]]) if rows.hard is not None and pairs else rows.image
+        seen = self.model.look(self.data.store.take(numbers))  # all at once: a batch norm must not tell the negatives apart
         other = texts[torch.from_numpy(rows.other)] if self.settings.pairs == "captions" else None
-        return Batch(regions, texts[torch.from_numpy(rows.caption)], torch.from_numpy(rows.image), other)
+        given = texts[torch.from_numpy(rows.caption)], torch.from_numpy(rows.image)
+        if rows.hard is None:
+            return Batch(seen, *given, other)
+        count, image = len(rows.image), torch.from_numpy(rows.hard[:, 0]) if pairs else None
+        hard = Negatives(texts[torch.from_numpy(rows.hard[:, 1])], seen[count:] if pairs else None, image)
+        return Batch(seen[:count], *given, other, hard)
 
 
 def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = False, every: float = EVERY) -> State:
@@ -161,13 +170,14 @@ def read_all(model: Any, texts: Sequence[str]) -> Any:
 
 def optimiser_of(learners: Sequence[nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
     """Adam with weight decay as part of the gradient, or AdamW, which decays matrices alone (radford2021clip, sec. 2.5)."""
+    given: dict[str, Any] = {"lr": settings.learning_rate, "betas": (settings.beta1, settings.beta2), "eps": settings.eps}
     if settings.optimiser == "adam":
-        return torch.optim.Adam(learners, settings.learning_rate, weight_decay=settings.weight_decay)
+        return torch.optim.Adam(learners, weight_decay=settings.weight_decay, **given)
     groups = [
         {"params": [p for p in learners if p.ndim > 1], "weight_decay": settings.weight_decay},
         {"params": [p for p in learners if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, settings.learning_rate)
+    return torch.optim.AdamW(groups, **given)
 
 
 def learning_rate(settings: TrainSettings, step: int, each: int) -> float:
@@ -175,6 +185,8 @@ def learning_rate(settings: TrainSettings, step: int, each: int) -> float:
 
         steps       η · decay^⌊epoch / decay_every⌋
         one-cycle   η/25 up to η along half a cosine in the first steps (`warm_up`), then down to η/250,000; smith2019super
+        cosine      η · (s + 1) / w in the first w steps (`warm_up_steps`), then η/2 · (1 + cos π (s − w) / (S − w)), which is 0
+                    after the last of S steps; the released code of open_clip
 
     >>> published = TrainSettings(learning_rate=2e-4, decay_every=15)
     >>> [learning_rate(published, step, each=100) for step in (0, 1499)]
@@ -186,6 +198,11 @@ def learning_rate(settings: TrainSettings, step: int, each: int) -> float:
     if settings.schedule == "steps":
         return top * settings.decay ** (step // each // settings.decay_every) if settings.decay_every else top
     total = each * settings.epochs
+    if settings.schedule == "cosine":
+        rising = settings.warm_up_steps
+        if step < rising:
+            return top * (step + 1) / rising
+        return top / 2 * (1 + math.cos(math.pi * (step - rising) / max(total - rising, 1)))
     peak, last = settings.warm_up * total - 1, total - 1
     begin, end = (top / START, top) if step <= peak else (top, top / START / END)
     share = step / max(peak, 1) if step <= peak else (step - peak) / max(last - peak, 1)
@@ -221,11 +238,16 @@ def _stepped(training: Training, batch: Batch, at: int, optimiser: torch.optim.O
     return value
 
 
+def judged_by_kind(model: Any, held: TrainingSet) -> dict[str, float]:
+    """By the choices between its pairs and their hard negatives where the validation set has some, else as `judged` does."""
+    return judged(model, held) if held.hard is None else CHOSEN.found(model, held)
+
+
 def _close_epoch(state: State, training: Training) -> None:
     """Validate, add a row to the log, keep the weights if they are the best so far. Chance in it is the same after every epoch."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.settings.seed)
-        found = judged(training.model, training.validation)
+        found = (training.judge or judged_by_kind)(training.model, training.validation)
     at = (state.epoch + 1) * training.each
     rate = learning_rate(training.settings, at - 1, training.each)
     head = {

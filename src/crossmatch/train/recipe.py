@@ -2,6 +2,7 @@
 
 family = "vse"                       which network
 [model] [features] [objective] [train]     the published sizes, regions, loss and training
+[negatives]                          the hard negatives that it is trained with, if any
 [diorama.model] …                    what differs on the embedded world, which is small
 """
 
@@ -19,9 +20,10 @@ from typing import Any, Literal
 
 from crossmatch.core.declared import checked, nearest, shown, typed
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.train.objectives import USE_NEGATIVES
 
 SUFFIX = ".toml"
-TABLES = ("model", "features", "objective", "train")
+TABLES = ("model", "features", "objective", "negatives", "train")
 DIORAMA = "diorama"
 THREADS = 1024  # of the computation, at most: more than any machine has, and what a typing error exceeds
 # On the embedded world, unless a recipe says otherwise: few words, none of them rare, and few minutes.
@@ -36,7 +38,10 @@ class TrainSettings:
     learning_rate: float = field(default=2e-4, metadata={"above": 0})
     batch: int = field(default=128, metadata={"least": 2})  # pairs of an image and a caption
     epochs: int = field(default=30, metadata={"least": 1})
-    schedule: Literal["steps", "one-cycle"] = "steps"
+    beta1: float = field(default=0.9, metadata={"least": 0, "below": 1})  # of Adam's running mean of the gradient
+    beta2: float = field(default=0.999, metadata={"least": 0, "below": 1})  # and of its square
+    eps: float = field(default=1e-8, metadata={"above": 0})  # added to the root of the latter
+    schedule: Literal["steps", "one-cycle", "cosine"] = "steps"
     decay_every: int = field(
         default=0, metadata={"least": 0}
     )  # epochs after which the learning rate is multiplied by `decay`; 0: never
@@ -44,6 +49,7 @@ class TrainSettings:
     warm_up: float = field(
         default=0.15, metadata={"above": 0, "most": 1}
     )  # share of the one cycle in which the learning rate rises
+    warm_up_steps: int = field(default=0, metadata={"least": 0})  # in which it rises before it falls along a cosine
     clip: float = field(default=0.0, metadata={"least": 0})  # of the gradient's norm; 0: none
     weight_decay: float = field(default=0.0, metadata={"least": 0})
     patience: int = field(default=0, metadata={"least": 0})  # epochs without improvement after which training stops; 0: never
@@ -56,6 +62,21 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
+class NegativeSettings:
+    """The hard negatives that a system is trained with; all but the kind is for the embedded world, where they can be made.
+
+    A wrong negative image is one of which the negative caption is not true, as when a generator draws what it was asked for but
+    not the change that matters; miranda2024bivlc, sec. 5.3, estimates 61 % of them in its own training set.
+    """
+
+    kind: Literal["none", "texts", "pairs"] = "none"  # texts: a false caption for each pair; pairs: and an image of that caption
+    style: Literal["camera", "generator"] = "camera"  # in which negative images are drawn; others are the camera's
+    noise: float = field(default=0.0, metadata={"least": 0, "most": 1})  # share of wrong negative images
+    each: int = field(default=1, metadata={"least": 1, "most": 7})  # edits of a scene, of different categories, at most
+    seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})  # of the edits, and of which images are wrong
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One variant of one family."""
 
@@ -64,18 +85,25 @@ class Recipe:
     about: str
     paper: str  # the key of the paper that published it
     evaluated_by: tuple[str, ...] = ()  # the keys of those that evaluate it
+    begins_with: str = ""  # the recipe whose trained weights it begins with
     model: Mapping[str, Any] = field(default_factory=dict)  # sizes of the network
     features: Mapping[str, Any] = field(default_factory=dict)  # where regions come from
     objective: Mapping[str, Any] = field(default_factory=dict)  # the loss by name, and its options
+    negatives: NegativeSettings = NegativeSettings()
     train: TrainSettings = TrainSettings()
 
     def told(self) -> dict[str, Any]:
         """What the weights depend on, for model.json."""
-        return {"family": self.family, **{name: dict(getattr(self, name)) for name in TABLES[:-1]}, "train": asdict(self.train)}
+        told = {name: asdict(getattr(self, name)) if name in SETTINGS else dict(getattr(self, name)) for name in TABLES}
+        return {"family": self.family, **told}
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with anything that may change the weights."""
         return hashlib.sha256(json.dumps(self.told(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+# The tables whose keys are known beforehand.
+SETTINGS: Mapping[str, type[NegativeSettings | TrainSettings]] = {"negatives": NegativeSettings, "train": TrainSettings}
 
 
 def recipes() -> dict[str, Recipe]:
@@ -115,8 +143,17 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
         _override(tables, word)
     told = {key: value for key, value in table.items() if key not in (*TABLES, DIORAMA)}
     called = Path(str(name)).name.removesuffix(SUFFIX)
-    settings = TrainSettings(**checked(tables["train"], TrainSettings, f"{where}: [train]"))
-    return Recipe(called, **told, model=tables["model"], features=tables["features"], objective=tables["objective"], train=settings)
+    held: dict[str, Any] = {
+        each: SETTINGS[each](**checked(table, SETTINGS[each], f"{where}: [{each}]")) if each in SETTINGS else table
+        for each, table in tables.items()
+    }
+    aim = tables["objective"].get("name")
+    if held["negatives"].kind != "none" and aim not in USE_NEGATIVES:
+        raise WrongWords(
+            f"{where} has hard negatives, but its objective {aim!r} makes no use of them. Set negatives.kind=none, or "
+            f"objective.name={USE_NEGATIVES[0]}"
+        )
+    return Recipe(called, **told, **held)
 
 
 def _home() -> Traversable:
@@ -147,13 +184,13 @@ def _read(name: str) -> tuple[str, dict[str, Any]]:
 
 def _require_shape(table: dict[str, Any], where: str) -> None:
     """The words at the top: all known, of the right type, and none that must be there missing."""
-    texts, top = ("family", "about", "paper"), ("family", "about", "paper", "evaluated_by", *TABLES, DIORAMA)
+    texts, top = ("family", "about", "paper"), ("family", "about", "paper", "evaluated_by", "begins_with", *TABLES, DIORAMA)
     for key, value in table.items():
         if key not in top:
             raise WrongWords(f"{where} has no key {key!r}. {nearest(key, top)}")
         if key in (*TABLES, DIORAMA) and not isinstance(value, dict):
             raise WrongWords(f"{where} has {key} = {shown(value)}; a table was expected: [{key}].")
-        if key in texts and not isinstance(value, str):
+        if key in (*texts, "begins_with") and not isinstance(value, str):
             raise WrongWords(f"{where} has {key} = {shown(value)}; a text was expected.")
     for key, value in table.get(DIORAMA, {}).items():
         if key not in TABLES or not isinstance(value, dict):
@@ -175,8 +212,8 @@ def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a word needs no quotes
-    if table == "train":
-        value = checked({name: value}, TrainSettings, f"--set {word}: [train]")[name]
+    if table in SETTINGS:
+        value = checked({name: value}, SETTINGS[table], f"--set {word}: [{table}]")[name]
     elif name in tables[table]:
         value = typed(value, type(tables[table][name]), f"--set {word}: [{table}] has {name} = {shown(value)}")
     tables[table][name] = value

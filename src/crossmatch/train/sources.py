@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
 from crossmatch.models.dual import pixels_of
 from crossmatch.models.region_files import RegionFile
-from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet, dimensions_of
+from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet, dimensions_of, probed
+from crossmatch.train.hard import diorama_negatives, hardened, numbered
+from crossmatch.train.hard_files import HardRow, NegativeFile, opener
 from crossmatch.train.pictures import Part, draw_split, in_parts
+from crossmatch.train.recipe import NegativeSettings
 
 LOOKED_AT = 1000  # images in which repeats are looked for
 FIRST = 4  # images through which the encoder is known, before all of them are looked at
@@ -49,6 +53,8 @@ class Asked:
     validation: str | None = None  # a folder of its own
     regions: Path | None = None  # region features that are there
     judged: int = 1000  # images to validate with, at most
+    hard: NegativeSettings = field(default_factory=NegativeSettings)  # the hard negatives that the recipe is trained with
+    negatives: Path | None = None  # a file of them, for a collection
 
 
 def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
@@ -60,9 +66,25 @@ def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
         raise WrongWords(f"--regions goes with --data collection:FOLDER; {data} has its own regions. Leave it out.")
     if asked.validation is not None and kind != "collection":
         raise WrongWords(f"--validation goes with --data collection:FOLDER; {data} has a split of its own. Leave it out.")
+    _require_negatives(data, kind, asked)
     if asked.images is not None and asked.images < 2:
         raise WrongWords(f"{asked.images} image is too few; it takes 2 images at least. Set --images, or train.images, to more.")
     return SOURCES[kind](rest, features, asked)
+
+
+def _require_negatives(data: str, kind: str, asked: Asked) -> None:
+    wanted = asked.hard.kind != "none"
+    if asked.negatives is not None and kind != "collection":
+        raise WrongWords(f"--negatives goes with --data collection:FOLDER, not with {data}. Leave it out.")
+    if asked.negatives is not None and not wanted:
+        raise WrongWords(
+            "the recipe is trained without hard negatives, and --negatives would go unused. Train clip-hard-texts or "
+            "clip-hard-pairs, or leave it out."
+        )
+    if wanted and kind == "precomp":
+        raise WrongWords(f"{data} has no hard negatives. Train on diorama, or on collection:FOLDER with --negatives FILE.")
+    if wanted and kind == "collection" and asked.negatives is None:
+        raise WrongWords("the recipe is trained with hard negatives, and a collection has none. Name a file: --negatives FILE")
 
 
 # The embedded world
@@ -74,12 +96,22 @@ def _diorama(_: str, features: Mapping[str, Any], asked: Asked) -> Source:
     there = SIZES[asked.size]
     train = min(there["train"], asked.images or there["train"])
     val = min(asked.judged, there["val"])
-    probe = _diorama_split("train", FIRST, features).digest
-    told = hashlib.sha256(f"diorama {train} {val} {sorted(features.items())} {probe}".encode()).hexdigest()[:12]
-    return Source("diorama", told, lambda: (_diorama_split("train", train, features), _diorama_split("val", val, features)))
+    hard = asked.hard
+    probe = _diorama_split("train", FIRST, features, hard).digest
+    told = f"diorama {train} {val} {sorted(features.items())} {probe}" + f" {hard}" * (hard.kind != "none")
+    return Source(
+        "diorama",
+        hashlib.sha256(told.encode()).hexdigest()[:12],
+        lambda: (_diorama_split("train", train, features, hard), _diorama_split("val", val, features, hard)),
+    )
 
 
-def _diorama_split(split: str, images: int, features: Mapping[str, Any]) -> TrainingSet:
+def _diorama_split(split: str, images: int, features: Mapping[str, Any], hard: NegativeSettings) -> TrainingSet:
+    plain = _diorama_plain(split, images, features)
+    return plain if hard.kind == "none" else diorama_negatives(plain, split, images, features, hard)
+
+
+def _diorama_plain(split: str, images: int, features: Mapping[str, Any]) -> TrainingSet:
     given = dict(features)
     owners = np.repeat(np.arange(images), CAPTIONS_PER_SCENE)
     links = np.stack([owners, np.arange(len(owners))], axis=1)
@@ -107,15 +139,24 @@ def _described(part: Part) -> list[str]:
 
 def _collection(rest: str, features: Mapping[str, Any], asked: Asked) -> Source:
     held, folders = _read(rest, asked, features), f"collection:{rest}"
+    ids = held.collection.image_ids.tolist()
     if asked.validation is None:
         train, val = _held_out(held.collection, asked.judged)
         both = held.only(train, asked.images), held.only(val, asked.judged)
     else:
         own = _read(asked.validation.removeprefix("collection:"), asked, features)
         both = held.only(None, asked.images), own.only(None, asked.judged)
-    told = hashlib.sha256(b"".join(each.told() for each in both)).hexdigest()[:12]
+        ids += own.collection.image_ids.tolist()
+    told = b"".join(each.told() for each in both)
     file = "" if asked.regions is None else asked.regions.name
-    return Source(folders, told, lambda: (both[0].made(), both[1].made()), file)
+    if asked.negatives is None:
+        return Source(folders, hashlib.sha256(told).hexdigest()[:12], lambda: (both[0].made(), both[1].made()), file)
+    pairs = asked.hard.kind == "pairs"
+    negatives = NegativeFile.read(asked.negatives, pairs)
+    negatives.require_known(ids)
+    parts = [_Negated(each, negatives, pairs, Path(rest).expanduser(), use) for each, use in zip(both, USES, strict=True)]
+    told += b"".join(part.told() for part in parts)
+    return Source(folders, hashlib.sha256(told).hexdigest()[:12], lambda: (parts[0].made(), parts[1].made()), file)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,20 +187,72 @@ class _Folder:
         return held.fingerprint + held.links.tobytes() + (seen + few.made().digest).encode()
 
     def made(self) -> TrainingSet:
-        held, given = self.collection, dict(self.features)
+        held = self.collection
         if not held.captions:
             held.texts()  # says that there are none
-        store: Store
-        if self.regions is not None:
-            store = RegionFile.open(self.regions).as_store(held.image_ids)
-        elif given.pop("kind", "regions") == "pixels":
-            store = PixelStore(_pixels(held, int(given.get("side", 64))))
-        else:
-            from crossmatch.models.zoo.features import Extractor
-            from crossmatch.train.features import collection_features
+        return TrainingSet(self.store(), held.captions, held.links)
 
-            store = collection_features(held, Extractor(**given))
-        return TrainingSet(store, held.captions, held.links)
+    def store(self) -> Store:
+        held, given = self.collection, dict(self.features)
+        if self.regions is not None:
+            return RegionFile.open(self.regions).as_store(held.image_ids)
+        if given.get("kind") == "pictures":  # as another library prepares them
+            prepared: Store = given["prepare"](held)
+            return prepared
+        if given.pop("kind", "regions") == "pixels":
+            return PixelStore(_pixels(held, int(given.get("side", 64))))
+        from crossmatch.models.zoo.features import Extractor
+        from crossmatch.train.features import collection_features
+
+        return collection_features(held, Extractor(**given))
+
+
+@dataclass(frozen=True, eq=False)
+class _Negated:
+    """The part of a collection that has hard negatives in a file."""
+
+    plain: _Folder
+    file: NegativeFile
+    pairs: bool
+    home: Path  # of the collection
+    use: str  # what it is for, in a message
+
+    def __post_init__(self) -> None:
+        if len(self.rows) < 2:
+            raise CrossmatchError(
+                f"{self.file.path} has {len(self.rows)} rows of the {self.plain.collection.shape[0]:,} images to {self.use}; 2 at "
+                "least were expected. Add rows, or name a collection to validate with: --validation FOLDER"
+            )
+
+    @cached_property
+    def rows(self) -> list[tuple[str, HardRow]]:
+        return self.file.of(self.plain.collection.image_ids.tolist())
+
+    def told(self) -> bytes:
+        """What the negatives depend on: the file, and the first of its images."""
+        return f"{self.file.digest}{self.pairs}".encode() + (probed(self._pictured(FIRST).store()) if self.pairs else b"")
+
+    def made(self) -> TrainingSet:
+        plain = self.plain.made()
+        image = {str(name): n for n, name in enumerate(self.plain.collection.image_ids)}
+        captions, caption = numbered(plain.captions, [row.caption for _, row in self.rows])
+        links = np.stack([np.asarray([image[name] for name, _ in self.rows]), caption], axis=1)
+        whole = TrainingSet(plain.store, captions, links)
+        negatives = [row.negative for _, row in self.rows]
+        if not self.pairs:
+            return hardened(whole, links, negatives)
+        shown = self._pictured()
+        place = {str(name): n for n, name in enumerate(shown.collection.image_ids)}
+        return hardened(whole, links, negatives, shown.store(), np.asarray([place[row.negative_image] for _, row in self.rows]))
+
+    def _pictured(self, most: int | None = None) -> _Folder:
+        """The negative images, at most so many, each with a caption that is said to be true of it."""
+        some = list({row.negative_image: row for _, row in self.rows}.values())[:most]
+        pictures = None if self.plain.regions is not None else opener(some, (self.file.path.parent, self.home))
+        return replace(self.plain, collection=Collection.of({row.negative_image: [row.negative] for row in some}, pictures))
+
+
+USES = ("train on", "validate with")
 
 
 def _read(folder: str, asked: Asked, features: Mapping[str, Any]) -> _Folder:

@@ -16,12 +16,25 @@ from crossmatch.core.skipped import Unusable
 from crossmatch.models.zoo.families import NETWORKS
 from crossmatch.models.zoo.inputs import Vocabulary
 from crossmatch.models.zoo.model import ZooConfig, load, made
+from crossmatch.train.begin import (
+    FOLDER,
+    PREFIX,
+    begun,
+    completed,
+    grown,
+    identified,
+    require_line,
+    require_source,
+    shared_out,
+    told_of,
+)
 from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
 from crossmatch.train.data import TrainingSet, dimensions_of
 from crossmatch.train.dual import reproducible
+from crossmatch.train.judge import validated_by
 from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives import OBJECTIVES, objective
-from crossmatch.train.objectives.options import FAMILY, OPTIONS
+from crossmatch.train.objectives.options import FAMILIES, OPTIONS
 from crossmatch.train.recipe import Recipe, load_recipe
 from crossmatch.train.sources import Asked, Source, source
 
@@ -30,6 +43,7 @@ try:
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
+LIBRARIES = ("hf:", "open_clip:")  # how the name of a model begins that `fine_tune` trains further
 MOST_PIXELS = 1024  # of a side, or channels
 KINDS = ("regions", "pixels")  # where a recipe may take its regions from; a file is named on the command line
 
@@ -41,6 +55,7 @@ def train_zoo(
     data: str = "diorama",
     asked: Asked | None = None,
     overrides: Iterable[str] = (),
+    begin: Path | str | None = None,
     restart: bool = False,
     tensorboard: bool = False,
     tell: Callable[[str], object] = lambda said: None,
@@ -49,16 +64,38 @@ def train_zoo(
     """The model of this recipe, trained on these data; it, its log and its checkpoints are in the folder `output`.
 
     A folder that holds the finished model of the same recipe and data is loaded instead, an interrupted training goes on, and one
-    of another recipe or other data is refused unless `restart`.
+    of another recipe or other data is refused unless `restart`. Training begins with the weights in the folder `begin`, if there is
+    one, or with those of the recipe that this one begins with, which is trained first, in a folder within `output`. Another
+    library's model that `begin` names is trained further by itself (see `fine_tune`).
     """
-    folder = Path(output)
-    chosen = load_recipe(recipe, data.partition(":")[0], overrides)
+    folder, world, overrides = Path(output), data.partition(":")[0], list(overrides)
+    own, others = shared_out(overrides)
+    chosen = load_recipe(recipe, world, own)
     require_known(chosen)
+    require_line(chosen, world)
+    _require_other(chosen, folder, begin, overrides)
     asked = asked or Asked()
-    asked = replace(asked, images=asked.images or chosen.train.images or None, judged=chosen.train.validation)
+    if begin is not None and str(begin).startswith(LIBRARIES):
+        from crossmatch.train.fine_tune import fine_tune
+
+        return fine_tune(chosen, folder, str(begin), data=data, asked=asked, restart=restart, tensorboard=tensorboard, tell=tell,
+                         every=every)  # fmt: skip
     with alone(folder), _all_usable():
-        held = source(data, chosen.features, asked)
-        identity = Identity(chosen.digest(), held.digest)
+        base = None
+        if begin is not None:
+            base = begun(Path(begin).expanduser(), chosen)
+        elif chosen.begins_with:
+            tell(f"{chosen.name} begins with {chosen.begins_with}, in {folder / FOLDER}")
+            plain = load_recipe(chosen.begins_with, world).negatives.kind == "none"
+            train_zoo(chosen.begins_with, folder / FOLDER, data=data, asked=replace(asked, negatives=None) if plain else asked,
+                      overrides=others, restart=restart, tensorboard=tensorboard, tell=tell, every=every)  # fmt: skip
+            base = begun(folder / FOLDER, chosen)
+        if base is not None:
+            require_source(base, data, in_file=world == "precomp" or asked.regions is not None)
+            chosen = completed(chosen, base)
+        images, judged = asked.images or chosen.train.images or None, chosen.train.validation
+        held = source(data, chosen.features, replace(asked, images=images, judged=judged, hard=chosen.negatives))
+        identity = Identity(identified(chosen, base), held.digest)
         checkpoints = Checkpoints(folder, identity, tell)
         if restart:
             _clear(folder, checkpoints)
@@ -68,10 +105,11 @@ def train_zoo(
             checkpoints.drop()
             return finished
         train, validation = held.load()
-        model = built(chosen, held, train)
-        training = Training(model, *_aim(chosen), train, validation, chosen.train)
+        model = built(chosen, held, train, base)
+        training = Training(model, *_aim(chosen, train, model.vocabulary), train, validation, chosen.train)
         state = fit(training, checkpoints, tensorboard=tensorboard, every=every)
         model.recipe |= {"best_epoch": state.best_epoch, "epochs": state.epoch, "validation": state.best}
+        model.recipe |= {"validated_by": validated_by(model, validation)}
         _save(model, folder)
         checkpoints.drop()
     return model
@@ -86,8 +124,21 @@ def _all_usable() -> Iterator[None]:
         raise CrossmatchError(error.why) from None
 
 
-def built(recipe: Recipe, held: Source, train: TrainingSet) -> Any:
-    """The untrained model: its words are those of the training captions, its first weights follow from the seed."""
+def built(recipe: Recipe, held: Source, train: TrainingSet, base: Any | None = None) -> Any:
+    """The model as it is before the training: its words are those of the training captions, its first weights follow from the seed.
+
+    Or words and weights are those of the model that it begins with.
+    """
+    told = {"name": recipe.name, "hash": identified(recipe, base), "data": held.name, "data_hash": held.digest, **recipe.told()}
+    with reproducible(recipe.train.seed):
+        torch.set_num_threads(recipe.train.threads)
+        model = _fresh(recipe, held, train, told) if base is None else grown(recipe, base, held, train, told | told_of(base))
+    if model.config.features.get("kind", KINDS[0]) == "regions" and model.net.look is not None:
+        _open_eyes(model, model.config.features)
+    return model
+
+
+def _fresh(recipe: Recipe, held: Source, train: TrainingSet, told: Mapping[str, Any]) -> Any:
     words = Vocabulary.of(train.captions, recipe.train.fewest).words
     if not words:
         if not Vocabulary.of(train.captions).words:
@@ -99,15 +150,18 @@ def built(recipe: Recipe, held: Source, train: TrainingSet) -> Any:
             f"no word occurs {recipe.train.fewest} times in the {len(train.captions):,} captions. Know rarer words: "
             "--set train.fewest=1"
         )
-    told = {"name": recipe.name, "hash": recipe.digest(), "data": held.name, "data_hash": held.digest, **recipe.told()}
     file = {"kind": "file", "dimensions": dimensions_of(train.store), "source": held.file} if held.file else None
-    config = ZooConfig(recipe.family, dict(recipe.model), words, file or dict(recipe.features))
-    with reproducible(recipe.train.seed):
-        torch.set_num_threads(recipe.train.threads)
-        model = made(config, told)
-    if config.features.get("kind", KINDS[0]) == "regions" and model.net.look is not None:
-        _open_eyes(model, config.features)
-    return model
+    return made(ZooConfig(recipe.family, dict(recipe.model), words, file or dict(recipe.features)), told)
+
+
+def _require_other(recipe: Recipe, output: Path, begin: Path | str | None, overrides: Iterable[str]) -> None:
+    """Refuse to begin with what is about to be written, and words for a model that is not trained here."""
+    if begin is not None and Path(begin).expanduser().resolve() == output.expanduser().resolve():
+        raise WrongWords(f"--begin {begin} is also where the model would be written. Name another folder with -o.")
+    word = next((word for word in overrides if word.strip().startswith(PREFIX)), None)
+    if word is not None and (begin is not None or not recipe.begins_with):
+        why = "it is trained already" if begin is not None else f"the recipe {recipe.name} begins with none"
+        raise WrongWords(f"--set {word} is for the model to begin with, but {why}. Leave it out.")
 
 
 def _open_eyes(model: Any, features: Mapping[str, Any]) -> None:
@@ -134,8 +188,8 @@ def require_known(recipe: Recipe) -> None:
     name = recipe.objective.get("name")
     if not isinstance(name, str) or name not in OBJECTIVES:
         raise WrongWords(f"{where} has the objective {name!r}, which is not there. {nearest(str(name), OBJECTIVES)}")
-    if FAMILY.get(name, recipe.family) != recipe.family:
-        raise WrongWords(f"{where} has the objective {name!r}, which goes with the family {FAMILY[name]!r} alone. Take triplet.")
+    if recipe.family not in FAMILIES.get(name, (recipe.family,)):
+        raise WrongWords(f"{where} has the objective {name!r}, which goes with {', '.join(FAMILIES[name])} alone. Take another.")
     checked(recipe.objective, OPTIONS[name], f"{where}: [objective]")
     _require_features(recipe.features, where)
 
@@ -158,10 +212,10 @@ def _require_features(features: Mapping[str, Any], where: str) -> None:
             raise WrongWords(f"{where}: [features] has {name} = {value!r}; a whole number from 1 to {MOST_PIXELS} was expected.")
 
 
-def _aim(recipe: Recipe) -> tuple[Any, dict[str, Any]]:
+def _aim(recipe: Recipe, train: TrainingSet, vocabulary: Vocabulary) -> tuple[Any, dict[str, Any]]:
     """The objective, and its options."""
     options = dict(recipe.objective)
-    return objective(options.pop("name")), options
+    return objective(options.pop("name"), train, vocabulary), options
 
 
 def _finished(folder: Path, identity: Identity, tell: Callable[[str], object]) -> Any | None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.train.data import ArrayStore, PixelStore, TrainingSet
+from crossmatch.train.data import ArrayStore, Joined, PixelStore, TrainingSet
 from crossmatch.train.sources import Asked, source
 
 PIXELS = {"kind": "pixels", "side": 16}
@@ -90,6 +90,85 @@ def test_links_that_lead_nowhere_are_refused():
     for wrong in ([[0, 0]], [[0, 0], [7, 1]], [[0, 0], [1, 99]], [[0, 0], [-1, 1]]):
         with pytest.raises(CrossmatchError, match="cannot be trained on"):
             TrainingSet(data.store, data.captions, np.array(wrong))
+
+
+# Hard negatives, and stores side by side
+
+
+def harder(pairs=True):
+    """The negative of link n is caption 50 + n, and image 20 + n."""
+    data = some()
+    count = len(data.links)
+    pictures = np.concatenate(
+        [
+            data.store.pictures,
+            np.full((count, 8, 8, 3), 0, np.uint8) + np.arange(20, 20 + count, dtype=np.uint8)[:, None, None, None],
+        ]
+    )
+    texts = (*data.captions, *(f"negative {n}" for n in range(count)))
+    hard = np.stack([7 + np.arange(count) if pairs else np.full(count, -1), count + np.arange(count)], axis=1)
+    return TrainingSet(PixelStore(pictures), texts, data.links, hard)
+
+
+def of_rows(data, rows):
+    """What the numbers of a batch stand for."""
+    shown = data.store.pictures[:, 0, 0, 0]
+    return [
+        (int(shown[i]), data.captions[c], int(shown[h[0]]), data.captions[h[1]])
+        for i, c, h in zip(rows.image, rows.caption, rows.hard, strict=True)
+    ]
+
+
+def test_negatives_stay_with_their_links_in_whatever_order():
+    data = harder()
+    wanted = {(int(i), f"caption {c}", 20 + c, f"negative {c}") for i, c in data.links.tolist()}
+    assert {row for rows in data.batches(4, 0, 0) for row in of_rows(data, rows)} == wanted
+    turned = TrainingSet(data.store, data.captions, data.links[::-1], data.hard[::-1])
+    assert np.array_equal(turned.hard, data.hard)
+    assert {row for rows in turned.batches(4, 0, 0) for row in of_rows(turned, rows)} == wanted
+
+
+def test_some_images_bring_their_negatives():
+    few = harder().only(np.array([5, 2]))
+    shown = few.store.take(np.arange(len(few.store)))[:, 0, 0, 0].tolist()
+    for (image, caption), (other, negative) in zip(few.links.tolist(), few.hard.tolist(), strict=True):
+        n = int(few.captions[caption].split()[1])
+        assert (shown[image] in (5, 2), shown[other], few.captions[negative]) == (True, 20 + n, f"negative {n}")
+    assert sorted(shown) == sorted({5, 2} | {shown[n] for n in few.hard[:, 0]})
+    texts = harder(pairs=False).only(np.array([5, 2]))
+    assert (texts.hard[:, 0] == -1).all()
+    assert len(texts.store) == 2
+
+
+def test_a_digest_follows_the_negatives():
+    data = harder()
+    other = TrainingSet(data.store, data.captions, data.links, np.roll(data.hard, 1, axis=0))
+    assert (
+        len({data.digest, harder(pairs=False).digest, other.digest, TrainingSet(data.store, data.captions, data.links).digest}) == 4
+    )
+
+
+@pytest.mark.parametrize("spoil", [lambda h: h[1:], lambda h: h + 99, lambda h: h - [0, 99], lambda h: np.where(h == h[0], -1, h)])
+def test_negatives_that_lead_nowhere_are_refused(spoil):
+    data = harder()
+    with pytest.raises(CrossmatchError, match="hard negatives for"):
+        TrainingSet(data.store, data.captions, data.links, spoil(data.hard))
+
+
+def test_stores_side_by_side_are_one():
+    rng = np.random.default_rng(0)
+    parts = [rng.random((n, k, 3), np.float32) + 0.1 for n, k in ((4, 2), (3, 5), (2, 1))]
+    both = Joined(tuple(map(ArrayStore, parts)))
+    assert (len(both), both.dimensions) == (9, 3)
+    every = [image for part in parts for image in part]
+    for asked in ([8, 0, 5, 5, 3], [1], [6, 4]):
+        seen = both.take(np.array(asked))
+        for n, image in enumerate(asked):
+            assert np.array_equal(seen.features[n][seen.real[n]].numpy(), every[image])
+            assert not seen.features[n][~seen.real[n]].any()
+            assert seen.boxes.shape == (*seen.real.shape, 4)
+    with pytest.raises(IndexError):
+        both.take(np.array([9]))
 
 
 # Sources

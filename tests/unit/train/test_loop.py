@@ -183,6 +183,39 @@ def test_steps_fall_after_whole_epochs():
     assert learning_rate(replace(settings, decay_every=0), 14, 3) == 1.0
 
 
+@pytest.mark.parametrize(("epochs", "each", "rising"), [(2, 40, 10), (1, 5, 5), (1, 5, 9), (3, 7, 0)])
+def test_the_cosine_rises_in_even_steps_and_falls_to_nothing(epochs, each, rising):
+    settings = TrainSettings(learning_rate=0.4, epochs=epochs, schedule="cosine", warm_up_steps=rising)
+    total = epochs * each
+    rates = [learning_rate(settings, step, each) for step in range(total)]
+    first = min(rising, total)
+    assert rates[:first] == pytest.approx([0.4 * (step + 1) / rising for step in range(first)])
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.4)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(total - rising, 1))
+    for rate in rates[first:]:
+        assert rate == pytest.approx(cosine.get_last_lr()[0], rel=1e-6)
+        optimiser.step()
+        cosine.step()
+
+
+def test_the_optimiser_is_given_what_the_settings_say():
+    learners = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
+    published = TrainSettings(optimiser="adamw", learning_rate=1e-6, beta2=0.98, eps=1e-6, weight_decay=0.1)
+    for group in optimiser_of(learners, published).param_groups:
+        assert (group["lr"], group["betas"], group["eps"]) == (1e-6, (0.9, 0.98), 1e-6)
+    for name in ("adam", "adamw"):  # what was published without saying so
+        for group in optimiser_of(learners, TrainSettings(optimiser=name)).param_groups:
+            assert (group["betas"], group["eps"]) == ((0.9, 0.999), 1e-8)
+
+
+def test_a_training_may_have_a_judge_of_its_own(tmp_path):
+    values = iter([1.0, 7.0, 2.0])
+    mine = replace(training(), judge=lambda model, held: {"taste": len(held.store), "sum": next(values)})
+    state = fit(mine, kept(tmp_path))
+    assert (state.best, state.best_epoch) == (7.0, 2)
+    assert [row["val taste"] for row in state.rows] == [20, 20, 20]
+
+
 def test_adam_decays_all_and_adamw_matrices_alone():
     learners = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
     adam, adamw = (optimiser_of(learners, TrainSettings(optimiser=name, weight_decay=0.1)) for name in ("adam", "adamw"))

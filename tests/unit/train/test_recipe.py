@@ -61,6 +61,19 @@ def test_the_vse_recipes_differ_in_their_negatives_alone():
     )  # fmt: skip
 
 
+def test_the_clip_recipes_differ_in_their_negatives_and_have_the_published_settings():
+    texts, pairs, plain = (recipes()[name] for name in ("clip-hard-texts", "clip-hard-pairs", "clip-in-batch"))
+    assert [r.negatives.kind for r in (plain, texts, pairs)] == ["none", "texts", "pairs"]
+    assert [r.train.batch for r in (plain, texts, pairs)] == [400, 200, 200]
+    for recipe in (texts, pairs, plain):
+        assert (recipe.begins_with, recipe.objective) == ("clip", {"name": "info-nce"})
+        assert replace(recipe.train, batch=400) == TrainSettings(
+            optimiser="adamw", learning_rate=1e-6, beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1, batch=400, epochs=10,
+            schedule="cosine", warm_up_steps=50,
+        )  # fmt: skip
+    assert recipes()["clip"].negatives.kind == "none"
+
+
 def test_the_embedded_world_has_tables_of_its_own(mine):
     published, small = load_recipe(mine, "collection"), load_recipe(mine, "diorama")
     assert (published.model["dimensions"], published.train.epochs, published.train.fewest) == (1024, 30, 4)
@@ -114,6 +127,10 @@ def test_a_mistake_in_a_file_is_named(mine, was, now, says):
         ("train.epochs", "TABLE.KEY=VALUE"),
         ("train.epochs=few", "a whole number was expected"),
         ("objective.margin=wide", "a number was expected"),
+        ("negatives.noise=1.5", "it must be at least 0 and at most 1"),
+        ("negatives.kind=pair", "Did you mean 'pairs'"),
+        ("negatives.nose=0.5", "Did you mean 'noise'"),
+        ("train.beta2=1", "it must be below 1 and at least 0"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(mine, word, says):
@@ -133,9 +150,17 @@ def test_the_hash_follows_what_weights_depend_on(mine):
     assert replace(recipe, name="other", about="other").digest() == recipe.digest()
     changed = [
         load_recipe(mine, overrides=[word]).digest()
-        for word in ("train.seed=1", "train.threads=2", "model.dimensions=65", "objective.margin=0.3", "features.kind=pixels")
-    ]
-    assert len({recipe.digest(), *changed}) == 6
+        for word in ("train.seed=1", "train.threads=2", "model.dimensions=65", "objective.margin=0.3", "features.kind=pixels",
+                     "negatives.noise=0.5")
+    ]  # fmt: skip
+    assert len({recipe.digest(), *changed}) == 7
+
+
+def test_negatives_that_nobody_looks_at_are_refused(mine):
+    with pytest.raises(WrongWords, match="its objective 'triplet' makes no use of them"):
+        load_recipe(mine, overrides=["negatives.kind=texts"])
+    digests = {load_recipe("clip-hard-pairs", overrides=[word]).digest() for word in ("negatives.kind=texts", "negatives.seed=3")}
+    assert len(digests | {load_recipe("clip-hard-pairs").digest()}) == 3
 
 
 def test_the_defaults_are_within_their_own_limits():

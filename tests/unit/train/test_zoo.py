@@ -143,7 +143,7 @@ def test_an_interrupted_training_of_another_recipe_is_refused(train, tmp_path, m
         ("vse0", "objective.warm_up=3", "it must be at least 0 and at most 1"),
         ("vse0", "objective.negatives=few", "one of sum, semi-hard, hardest was expected"),
         ("vse0", "objective.margn=1", "Did you mean 'margin'"),
-        ("vse0", "objective.name=pcme", "goes with the family 'pcme' alone"),
+        ("vse0", "objective.name=pcme", "goes with pcme alone"),
         ("vse0", "objective.name=3", "a text was expected"),
         ("pcme", "objective.samples=0", "samples = 0; it must be"),
         ("vse0", "features.name=bla", "one of namer, efficientnet-lite0 was expected"),

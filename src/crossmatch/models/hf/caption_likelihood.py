@@ -1,4 +1,4 @@
-"""Image-to-text models of transformers as captioners: how likely a text is, given the image."""
+"""Image-to-text models of transformers as captioners: how likely a text is, given the image, and which text they would write."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
-from crossmatch.models.hf.inputs import Inputs, Reader, alike, distinct, padded, pixels_of, positions
-from crossmatch.models.hf.loading import Place, image_processor_of, network, require_fit, system_line, tokenizer_of
+from crossmatch.models.hf.inputs import Inputs, Reader, alike, distinct, padded, pixels_of, positions, stacked
+from crossmatch.models.hf.loading import Place, image_processor_of, network, quiet, require_fit, system_line, tokenizer_of
 
 try:
     import torch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 NOISE = 3  # images without information, for the language prior
 NOISE_SIDE = 256
+LONGEST = 50  # tokens of a caption that is written
 
 
 def log_likelihoods(logits: Tensor, targets: Tensor, counted: Tensor) -> FloatArray:
@@ -49,7 +51,8 @@ class Decoding:
     """How an architecture writes: what is computed once for an image, and what a batch of begun texts says of the next tokens.
 
     `starts`: the tokenizer's first token begins the text and is not predicted (it may be replaced by `first`); else the text is
-    predicted as a whole, after `first`.
+    predicted as a whole, after `first`. `goes_on`: what `generate` is told of the tokens that are there, the one that ends and
+    the one that fills.
     """
 
     sees: Callable[[Any, Inputs], Tensor]
@@ -57,6 +60,7 @@ class Decoding:
     starts: bool
     first: Callable[[Any], int | None]
     config: Callable[[Any], Any]  # of the text network
+    goes_on: Callable[[Tensor, int, int], dict[str, Any]]
 
 
 def _blip_sees(net: Any, pixels: Inputs) -> Tensor:
@@ -86,7 +90,7 @@ def _pair_sees(net: Any, pixels: Inputs) -> Tensor:
 
 def _pair_writes(net: Any, seen: Tensor, tokens: Inputs) -> Tensor:
     ids, real = tokens["input_ids"], tokens["attention_mask"]
-    states = (seen.expand(len(ids), *seen.shape[1:]),)
+    states = (seen.expand(len(ids), *seen.shape[1:]).contiguous(),)  # GPT-2 cannot look at one image many times
     logits: Tensor = net(encoder_outputs=states, decoder_input_ids=ids, decoder_attention_mask=real, use_cache=False).logits
     return logits
 
@@ -97,13 +101,29 @@ def _pair_first(net: Any) -> int | None:
     return next((n for n in (*told, net.config.decoder.bos_token_id) if n is not None), None)
 
 
+def _blip_goes_on(begun: Tensor, end: int, fill: int) -> dict[str, Any]:
+    """The network takes the last token for the end of a whole text, and leaves it out; which one ends, and fills, it knows."""
+    return {"input_ids": torch.cat([begun, torch.full_like(begun[:, :1], end)], dim=1)}
+
+
+def _goes_on(name: str) -> Callable[[Tensor, int, int], dict[str, Any]]:
+    return lambda begun, end, fill: {name: begun, "eos_token_id": end, "pad_token_id": fill}
+
+
 DECODING: Mapping[str, Decoding] = {
     # BLIP's captioner begins with a token of its own in place of [CLS] (li2022blip, sec. 3.2, LM)
     "BlipForConditionalGeneration": Decoding(
-        _blip_sees, _blip_writes, True, lambda net: int(net.config.text_config.bos_token_id), lambda config: config.text_config
+        _blip_sees,
+        _blip_writes,
+        True,
+        lambda net: int(net.config.text_config.bos_token_id),
+        lambda config: config.text_config,
+        _blip_goes_on,
     ),
-    "GitForCausalLM": Decoding(_git_sees, _git_writes, True, lambda net: None, lambda config: config),
-    "VisionEncoderDecoderModel": Decoding(_pair_sees, _pair_writes, False, _pair_first, lambda config: config.decoder),
+    "GitForCausalLM": Decoding(_git_sees, _git_writes, True, lambda net: None, lambda config: config, _goes_on("input_ids")),
+    "VisionEncoderDecoderModel": Decoding(
+        _pair_sees, _pair_writes, False, _pair_first, lambda config: config.decoder, _goes_on("decoder_input_ids")
+    ),
 }
 
 
@@ -161,6 +181,23 @@ class Decoder:
                     logits = self.decoding.writes(self.net, seen, {"input_ids": ids, "attention_mask": real})
                     found[part] = log_likelihoods(logits, padded(targets, 0)[0], padded(counted, 0)[0])
         return out[np.ix_(image, text)]
+
+    def write(self, images: Sequence[Image], longest: int, **how: Any) -> list[str]:
+        """What the library's own `generate` writes for each image after the prompt; `how` is told to it."""
+        row = self.reader.numbers([self.prompt])[0]
+        begin, end = row[0] if self.first is None else self.first, row[-1]
+        given = row[1:-1] if self.decoding.starts else row[:-1] if self.prompt else []
+        begun, fill = torch.tensor([[begin, *given]]), self.reader.tokenizer.pad_token_id
+        told = {"max_new_tokens": min(longest, self.reader.longest - begun.shape[1]), **how}
+        out = [""] * len(images)
+        with torch.inference_mode(), quiet():
+            for places, pixels in stacked(pixels_of(self.processor, images)):
+                go_on = self.decoding.goes_on(begun.repeat(len(places), 1), end, end if fill is None else fill)
+                written = self.net.generate(**pixels, **go_on, **told)[:, begun.shape[1] :]
+                texts = self.reader.tokenizer.batch_decode(written, skip_special_tokens=True)
+                for place, text in zip(places, texts, strict=True):
+                    out[place] = text.strip()
+        return out
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [f"{self.prompt} {text}".strip() if self.prompt else text for text in texts]
@@ -220,6 +257,38 @@ class CaptionLikelihood:
         return np.asarray([self.known[text] for text in texts], dtype=np.float64)
 
 
+class CaptionWriter(CaptionLikelihood):
+    """A captioner that also writes."""
+
+    plain: Decoder
+
+    def caption(
+        self,
+        images: Sequence[Image],
+        *,
+        decoding: str = "beam",
+        width: int = 5,
+        temperature: float = 1.0,
+        length_penalty: float = 1.0,
+        longest: int = LONGEST,
+        seed: int = 0,
+    ) -> list[str]:
+        """A caption for each image, at most `longest` tokens of it; by `generate` of transformers, which says what options mean.
+
+        `decoding` is "beam" (with `width` and `length_penalty`), "greedy", or "sampled" from all words (with `temperature` and
+        `seed`). The language prior is not corrected in it.
+        """
+        how: dict[str, dict[str, Any]] = {
+            "greedy": {"num_beams": 1, "do_sample": False},
+            "sampled": {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0},
+            "beam": {"num_beams": width, "do_sample": False, **({"length_penalty": length_penalty} if width > 1 else {})},
+        }
+        chosen = Catalog("decoding", how)[decoding]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.plain.write(images, longest, **chosen)
+
+
 def noise_images() -> list[Image]:
     """Images that say nothing: every pixel an independent colour; the same ones each time."""
     from PIL import Image
@@ -259,7 +328,7 @@ def captioner(place: Place, architecture: str, options: Mapping[str, str]) -> Ca
         raise CrossmatchError(f"{place.folder}: config.json has no decoder_start_token_id, with which a caption begins. Add it.")
     require_fit(place, plain.log_likelihood)
     more = ((f"prompt:{prompt}",) if prompt else ()) + _prior_line(prior)
-    return CaptionLikelihood(plain, prior, system_line(place, "likelihood", net, plain.longest, *more))
+    return CaptionWriter(plain, prior, system_line(place, "likelihood", net, plain.longest, *more))
 
 
 def _prior_line(prior: float) -> tuple[str, ...]:

@@ -72,6 +72,34 @@ NETWORKS = (
         "parekh2021cxc",
         "de-i2t",
     ),
+    Network("clip", "clip", "CLIP", "two transformers and a learned temperature", "embed", "radford2021clip", "clip"),
+    Network(
+        "show-tell",
+        "show_tell",
+        "ShowTell",
+        "an LSTM that begins with the mean of the regions",
+        "log-likelihood, caption",
+        "vinyals2015showtell",
+        "show-tell",
+    ),
+    Network(
+        "show-att-tell",
+        "show_att_tell",
+        "ShowAttTell",
+        "an LSTM that attends to the regions at each word",
+        "log-likelihood, caption",
+        "rennie2017scst",
+        "show-att-tell",
+    ),
+    Network(
+        "up-down",
+        "up_down",
+        "UpDown",
+        "two LSTMs, one of which attends for the other",
+        "log-likelihood, caption",
+        "anderson2018bottomup",
+        "updown",
+    ),
 )
 
 

@@ -279,6 +279,10 @@ def kind_of(match: nn.Module) -> type[Trained]:
 
     A family says so itself: `sides` are the sides that it has (both, if it does not say), `embeds` whether they are single vectors.
     """
+    if getattr(match, "tells", False):
+        from crossmatch.models.zoo.captioning import CaptioningModel
+
+        return CaptioningModel
     if getattr(match, "sides", ("image", "text")) == ("text",):
         return TextEmbedder
     if getattr(match, "embeds", False):

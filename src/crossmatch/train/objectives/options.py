@@ -59,11 +59,45 @@ class SampledSoftmax:
     weight: float = field(default=1.0, metadata=WEIGHT)
 
 
+@dataclass(frozen=True)
+class InfoNCE:
+    """`info-nce`."""
+
+    name: str
+    same: Literal["left-out", "negatives"] = "left-out"
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """`cross-entropy`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SelfCritical:
+    """`self-critical`."""
+
+    name: str
+    longest: int = field(default=20, metadata={"least": 1, "most": 1000})
+
+
 OPTIONS: Mapping[str, type] = {
     "triplet": Triplet,
     "vsrn": VSRN,
     "pvse": PVSE,
     "pcme": PCME,
     "sampled-softmax": SampledSoftmax,
+    "info-nce": InfoNCE,
+    "cross-entropy": CrossEntropy,
+    "self-critical": SelfCritical,
 }
-FAMILY: Mapping[str, str] = {"vsrn": "vsrn", "pvse": "pvse", "pcme": "pcme"}  # objectives that ask for one kind of network
+CAPTIONERS = ("show-tell", "show-att-tell", "up-down")
+FAMILIES: Mapping[str, tuple[str, ...]] = {  # objectives that ask for some kind of network
+    "vsrn": ("vsrn",),
+    "pvse": ("pvse",),
+    "pcme": ("pcme",),
+    "info-nce": ("clip",),
+    "cross-entropy": CAPTIONERS,
+    "self-critical": CAPTIONERS,
+}

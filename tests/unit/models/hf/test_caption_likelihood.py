@@ -46,16 +46,32 @@ def git(transformers, saved, bert):
 
 
 @pytest.fixture(scope="module")
-def gpt2(transformers, saved, make_tokenizer, square):
-    """A decoder of another width than the encoder, and a tokenizer that writes no end, as in ViT-GPT2."""
-    tokenizer = make_tokenizer(("[UNK]", "<end>"), "", bos_token="<end>", eos_token="<end>", model_max_length=1024)
-    text = transformers.GPT2Config(
-        vocab_size=len(tokenizer), n_embd=40, n_layer=2, n_head=4, n_positions=PLACES, bos_token_id=1, eos_token_id=1
-    )
-    vision = transformers.ViTConfig(**tower(image_size=SIDE, patch_size=8))
-    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
-    config.decoder_start_token_id, config.pad_token_id = 1, 1
-    return saved("gpt2", config, "VisionEncoderDecoderModel", tokenizer, square)
+def make_gpt2(transformers, saved, make_tokenizer, square):
+    """A decoder after a tokenizer that writes no end, as in ViT-GPT2."""
+
+    def make(width):
+        tokenizer = make_tokenizer(("[UNK]", "<end>"), "", bos_token="<end>", eos_token="<end>", model_max_length=1024)
+        text = transformers.GPT2Config(
+            vocab_size=len(tokenizer), n_embd=width, n_layer=2, n_head=4, n_positions=PLACES, bos_token_id=1, eos_token_id=1
+        )
+        vision = transformers.ViTConfig(**tower(image_size=SIDE, patch_size=8))
+        config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vision, text)
+        config.decoder_start_token_id, config.pad_token_id = 1, 1
+        return saved("gpt2", config, "VisionEncoderDecoderModel", tokenizer, square)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def gpt2(make_gpt2):
+    """Of another width than the encoder."""
+    return make_gpt2(40)
+
+
+@pytest.fixture(scope="module")
+def gpt2_alike(make_gpt2):
+    """As wide as the encoder: nothing is projected in between."""
+    return make_gpt2(32)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +100,7 @@ CAPTIONERS = {
     "blip": ("BlipForConditionalGeneration", _blip, 4, slice(1, None)),
     "git": ("GitForCausalLM", _git, 2, slice(1, None)),
     "gpt2": ("VisionEncoderDecoderModel", _pair, 1, slice(0, None)),
+    "gpt2_alike": ("VisionEncoderDecoderModel", _pair, 1, slice(0, None)),
     "bert_decoder": ("VisionEncoderDecoderModel", _pair, 2, slice(0, None)),
 }
 
@@ -104,7 +121,7 @@ def token_by_token(transformers, name, folder, images, texts, skip=0):
     for i, image in enumerate(images):
         pixels = processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"]
         for t, text in enumerate(texts):
-            ends = [1] if name == "gpt2" else []
+            ends = [1] if name.startswith("gpt2") else []
             row = tokenizer(text, truncation=True, max_length=PLACES - len(ends))["input_ids"] + ends
             told, total = [first], 0.0
             for n, token in enumerate(row[predicted]):
@@ -123,7 +140,7 @@ def test_log_likelihood_is_the_sum_over_the_tokens(transformers, captioner, imag
     found = model.log_likelihood(images[:3], texts)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)  # a sum of up to 48 numbers in float32
     assert np.ptp(expected, axis=0).min() > 1e-3  # the image matters
-    assert abilities(model) == ("log-likelihood",)
+    assert abilities(model) == ("log-likelihood", "caption")
     assert (found < 0).all()
     np.testing.assert_array_equal(found[:, 0], found[:, 4])
 
@@ -153,10 +170,12 @@ def test_neither_company_nor_order_changes_a_likelihood(captioner, images):
 
 def test_lengths_and_cut_texts(captioner):
     name, _, model = captioner
-    extra = {"blip": 1, "git": 1, "gpt2": 1, "bert_decoder": 2}[name]  # the end, and what the tokenizer writes first
+    extra = {"blip": 1, "git": 1, "gpt2": 1, "gpt2_alike": 1, "bert_decoder": 2}[
+        name
+    ]  # the end, and what the tokenizer writes first
     assert model.lengths(["a red cat", "", LONG]).tolist() == [3 + extra, extra, PLACES - (name in ("blip", "git"))]
     assert model.longest == PLACES
-    fits = "cat " * (PLACES - (1 if name == "gpt2" else 2))
+    fits = "cat " * (PLACES - (1 if name.startswith("gpt2") else 2))
     assert model.truncated(["", fits, fits + "cat"]).tolist() == [False, False, True]
 
 
@@ -223,3 +242,54 @@ def test_a_tokenizer_without_end_is_refused(transformers, saved, make_tokenizer)
     folder = saved("endless", config, "GitForCausalLM", tokenizer, transformers.CLIPImageProcessorPil())
     with pytest.raises(CrossmatchError, match=r"writes \[2\] for an empty text, but a token that begins it and one that ends it"):
         hf_model(str(folder))
+
+
+# -- captions
+
+
+def greedily(transformers, name, folder, image, longest, prompt=""):
+    """The likeliest token each time, one forward for each."""
+    architecture, ask, first, _ = CAPTIONERS[name]
+    net = getattr(transformers, architecture).from_pretrained(folder).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    pixels = processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"]
+    end = 1 if name.startswith("gpt2") else 3
+    known = tokenizer(prompt, add_special_tokens=name == "bert_decoder")["input_ids"] if prompt else []
+    told = [first, *(token for token in known if token != end)]
+    begun = len(told)
+    while len(told) - begun < longest:
+        with torch.inference_mode():
+            token = int(ask(net, pixels, torch.tensor([told]))[0, -1].argmax())
+        if token == end:
+            break
+        told.append(token)
+    return tokenizer.decode(told[begun:], skip_special_tokens=True).strip()
+
+
+def test_greedy_captions_are_the_likeliest_token_each_time(transformers, captioner, images):
+    name, folder, model = captioner
+    expected = [greedily(transformers, name, folder, image, 9) for image in images]
+    assert model.caption(images, decoding="greedy", longest=9) == expected
+    assert model.caption(images, decoding="beam", width=1, longest=9) == expected
+    assert model.caption([], decoding="greedy") == []
+
+
+def test_after_a_prompt_only_what_follows_is_told(transformers, captioner, images):
+    name, folder, _ = captioner
+    model = hf_model(f"{folder},prompt=a red")
+    expected = [greedily(transformers, name, folder, image, 7, "a red") for image in images[:3]]
+    assert model.caption(images[:3], decoding="greedy", longest=7) == expected
+
+
+def test_captions_are_drawn_by_a_seed_and_beams_are_likely(captioner, images):
+    _, _, model = captioner
+    before = torch.get_rng_state()
+    drawn = [model.caption(images, decoding="sampled", seed=seed, longest=9) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert (torch.get_rng_state() == before).all()
+    told = model.caption(images, longest=9)
+    assert told == model.caption(images, decoding="beam", width=5, longest=9)
+    assert all(isinstance(text, str) for text in told)
+    with pytest.raises(WrongWords, match="decoding 'beams'"):
+        model.caption(images, decoding="beams")

@@ -1,0 +1,138 @@
+"""Captions from any model that tells them: one for each image of a collection, and a file of them as COCO has it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossmatch.core.arrays import IntArray
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.pictures import opened
+from crossmatch.core.progress import track
+from crossmatch.core.whole import whole_file
+from crossmatch.models.abilities import Teller, abilities
+from crossmatch.models.cache import require_pictures
+from crossmatch.models.pipeline import ahead, usual_workers
+
+IMAGES = 64  # that are told of at a time; always, where words are drawn
+DRAWN = "sampled"  # the decoding that depends on chance
+TAKEN = {"greedy": (), DRAWN: ("temperature", "seed"), "beam": ("width", "length_penalty")}  # what each decoding may be told
+
+
+def require_teller(model: object, name: str) -> Teller:
+    """The model, if it tells captions; else an error that says which models do."""
+    if isinstance(model, Teller):
+        return model
+    from crossmatch.models import families
+
+    known = ", ".join(each for each, family in families().items() if "caption" in family.abilities.split(", "))
+    can = ", ".join(abilities(model)) or "nothing"
+    raise WrongWords(
+        f"{name} tells no captions: it has no caption(images), only: {can}. Those of {known or 'the captioners'} and the "
+        "image-to-text models of hf: do. Train one: crossmatch train updown -o runs/updown"
+    )
+
+
+def decoding_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, of how captions are told; an option that does not go with the decoding is refused.
+
+    >>> decoding_of({"decoding": "greedy", "width": None})
+    {'decoding': 'greedy'}
+    >>> decoding_of({"decoding": "greedy", "width": 3})
+    Traceback (most recent call last):
+    ...
+    crossmatch.core.errors.WrongWords: greedy decoding has no width; beam has. Leave it out, or choose that decoding.
+    """
+    asked = {key: value for key, value in given.items() if value is not None}
+    decoding = asked.get("decoding")
+    foreign = next((key for key in asked if key != "decoding" and decoding is not None and key not in TAKEN[decoding]), None)
+    if foreign is not None:
+        home = next(name for name, takes in TAKEN.items() if foreign in takes)
+        word = foreign.replace("_", " ")
+        raise WrongWords(f"{decoding} decoding has no {word}; {home} has. Leave it out, or choose that decoding.")
+    return asked
+
+
+def told_captions(
+    model: Teller, collection: Collection, *, batch: int = IMAGES, workers: int | None = None, **how: Any
+) -> dict[str, str]:
+    """A caption for each image, by its id, in the order of the collection.
+
+    `how` goes to the model: `decoding` ("greedy", "sampled" or "beam"), `width`, `length_penalty`, `temperature`, `seed`. Where
+    words are drawn, images are told of in groups of one size, each with a seed that follows from `seed` and its place: neither the
+    batch nor how many images there are changes what is said of one.
+
+    >>> class Size:
+    ...     def caption(self, images):
+    ...         return [f"a picture of {len(image)} pixels" for image in images]
+    >>> told_captions(Size(), Collection.of({"a": ["dots"], "b": ["a dot"]}, {"a": "...", "b": "."}.get))
+    {'a': 'a picture of 3 pixels', 'b': 'a picture of 1 pixels'}
+    """
+    _require_takes(model, how)
+    require_pictures(collection)
+    ids, open_image = collection.image_ids.tolist(), collection.open_image
+    assert open_image is not None
+    drawn = how.get("decoding") == DRAWN
+    size = IMAGES if drawn else batch
+    cuts = [ids[at : at + size] for at in range(0, len(ids), size)]
+    threads = usual_workers(open_image) if workers is None else workers
+    pictures = ahead(lambda names: [opened(open_image, name) for name in names], cuts, threads)
+    found: dict[str, str] = {}
+    try:
+        for n, names in enumerate(track(cuts, "captioning")):
+            seed = {"seed": _seed(int(how.get("seed", 0)), n)} if drawn else {}
+            found |= zip(names, _checked(model.caption(next(pictures), **{**how, **seed}), names), strict=True)
+    finally:
+        pictures.close()  # type: ignore[attr-defined]
+    return found
+
+
+def _seed(seed: int, group: int) -> int:
+    """The seed of a group of images: another one for each."""
+    return int(np.random.SeedSequence([seed, group]).generate_state(1)[0])
+
+
+def _require_takes(model: Teller, how: Mapping[str, Any]) -> None:
+    """Refuse an option that the model's `caption` has no place for."""
+    takes = inspect.signature(model.caption).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        return
+    foreign = next((key for key in how if key not in takes), None)
+    if foreign is not None:
+        there = ", ".join(name for name in list(takes)[1:]) or "nothing beside the images"
+        raise WrongWords(
+            f"{type(model).__name__} cannot be told its {foreign}: its caption(images, …) takes {there}. Leave --{foreign} out."
+        )
+
+
+def _checked(given: Any, names: Sequence[str]) -> list[str]:
+    """A text for each image, which can be written to a file."""
+    said = list(given) if isinstance(given, list | tuple | np.ndarray) else given
+    if not isinstance(said, list) or len(said) != len(names):
+        shown = f"{len(said)} captions" if isinstance(said, list) else f"a {type(given).__name__}"
+        raise CrossmatchError(f"caption(images) gave {shown} for {len(names)} images; a list with a text for each was expected.")
+    for name, text in zip(names, said, strict=True):
+        if not isinstance(text, str) or text != text.encode(errors="replace").decode():
+            raise CrossmatchError(f"caption(images) gave {text!r:.60} for image {name!r}; a text was expected.")
+    return [" ".join(text.split()) for text in said]
+
+
+def chosen_images(collection: Collection, limit: int | None) -> Collection:
+    """The first images of a collection, or all."""
+    which: IntArray = np.arange(collection.shape[0] if limit is None else min(limit, collection.shape[0]))
+    captions = np.unique(collection.links[np.isin(collection.links[:, 0], which), 1])
+    return collection.reordered(which, captions)
+
+
+def write_results(path: Path, captions: Mapping[str, str]) -> None:
+    """COCO's file of results: `[{"image_id": …, "caption": …}]`, at once. Ids are numbers where all of them are."""
+    numbers = all(name.isascii() and name.isdecimal() and str(int(name)) == name for name in captions)
+    rows = [{"image_id": int(name) if numbers else name, "caption": text} for name, text in captions.items()]
+    with whole_file(path, durable=True) as file:
+        file.write((json.dumps(rows, indent=0, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,275 @@
+"""Hard negatives to train with: a caption that is almost true of an image, and an image of which that caption is true.
+
+The embedded world makes them by editing a scene and one of its captions, as `crossmatch.diorama.trials` does for the test split; a
+user's own come from a file (`crossmatch.train.hard_files`). Either way they become a `TrainingSet` whose links are the pairs that
+have a negative, and whose `hard` are these.
+
+    CACHE/crossmatch/features/edits-DIGEST.json    which captions the edits changed, and into what
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crossmatch.core.arrays import IntArray
+from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.core.whole import whole_file
+from crossmatch.diorama.dice import Dice
+from crossmatch.diorama.edits import IN_PICTURES, TRIES, Edit, holds, misleading, realised
+from crossmatch.diorama.grammar import word
+from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.rearrange import groups_of, versions
+from crossmatch.diorama.scenes import Scene
+from crossmatch.diorama.world import CAPTIONS_PER_SCENE
+from crossmatch.train.data import Joined, PixelStore, Store, TrainingSet
+from crossmatch.train.judge import SUM, Judge
+from crossmatch.train.pictures import Part, in_parts
+from crossmatch.train.recipe import NegativeSettings
+
+try:
+    import torch
+except ImportError as absent:
+    raise MissingDependency("PyTorch", "models") from absent
+
+AT_ONCE = 64  # pairs that are compared with their negatives together
+PARTS_PER_MILLION = 1_000_000
+WHICH = ("edited", "unedited")  # what a negative image shows: the edit, or the scene without it
+
+
+# What is chosen between a pair and its negative
+
+
+def trial_accuracy(model: Any, held: TrainingSet) -> dict[str, float]:
+    """How often the model chooses right between pairs and their hard negatives, in per cent, and the sum of these.
+
+        ipos2t    the image takes its caption rather than the negative one: all there is where negatives are texts alone
+        ineg2t    the negative image takes the negative caption
+        tpos2i    the caption takes its image rather than the negative one
+        tneg2i    the negative caption takes the negative image
+
+    A tie loses. Source: miranda2024bivlc, sec. 3.2, and app. E.3 for choosing an epoch by the accuracy on held-out pairs.
+    """
+    assert held.hard is not None
+    model.net.eval()
+    pairs = bool((held.hard[:, 0] >= 0).all())
+    won: list[NDArray[np.bool_]] = []
+    for at in range(0, len(held.links), AT_ONCE):
+        links, hard = held.links[at : at + AT_ONCE], held.hard[at : at + AT_ONCE]
+        images = np.concatenate([links[:, 0], hard[:, 0]]) if pairs else links[:, 0]
+        captions = [held.captions[n] for n in (*links[:, 1].tolist(), *hard[:, 1].tolist())]
+        with torch.inference_mode():
+            regions = model.look(held.store.take(images))
+        won.append(_choices(model.compare(regions, captions), len(links)))
+    names = ("ipos2t", "ineg2t", "tpos2i", "tneg2i")[: 4 if pairs else 1]
+    found = {name: 100 * float(share) for name, share in zip(names, np.concatenate(won).mean(axis=0), strict=True)}
+    return found | {SUM: sum(found.values())}
+
+
+CHOSEN = Judge("right choices in validation add up to", trial_accuracy)
+
+
+def _choices(scores: NDArray[Any], count: int) -> NDArray[np.bool_]:
+    """Whether each of the choices was right (count, 1 or 4), from scores of images x texts, the negatives after the others."""
+    ours = scores[:count]
+    own, lured = np.diagonal(ours[:, :count]), np.diagonal(ours[:, count:])
+    if len(scores) == count:
+        return np.asarray(own > lured)[:, None]
+    other, negative = np.diagonal(scores[count:, :count]), np.diagonal(scores[count:, count:])
+    return np.stack([own > lured, negative > other, own > other, negative > lured], axis=1)
+
+
+# Training sets with negatives
+
+
+def hardened(
+    data: TrainingSet, links: IntArray, texts: Sequence[str], store: Store | None = None, images: IntArray | None = None
+) -> TrainingSet:
+    """The training set of these links (P, 2) alone, each with a negative caption, and with image number `images` of a store.
+
+    >>> pets = TrainingSet(PixelStore(np.zeros((2, 8, 8, 3), np.uint8)), ("a cat", "a dog"), np.array([[0, 0], [1, 1]]))
+    >>> hard = hardened(pets, pets.links, ["a dog", "a red dog"])
+    >>> hard.captions, hard.hard.tolist()
+    (('a cat', 'a dog', 'a red dog'), [[-1, 1], [-1, 2]])
+    """
+    captions, caption = numbered(data.captions, texts)
+    if store is None or images is None:
+        return TrainingSet(data.store, captions, links, np.stack([np.full(len(links), -1), caption], axis=1))
+    hard = np.stack([len(data.store) + np.asarray(images, dtype=np.int64), caption], axis=1)
+    return TrainingSet(Joined((data.store, store)), captions, links, hard)
+
+
+def numbered(captions: tuple[str, ...], texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
+    """The captions with those texts behind them that are none of them, and the number of each text among these.
+
+    >>> numbered(("a cat", "a dog"), ["a cow", "a cat", "a cow"])
+    (('a cat', 'a dog', 'a cow'), array([2, 0, 2]))
+    """
+    known = set(captions)
+    more = (*captions, *dict.fromkeys(text for text in texts if text not in known))
+    place = {text: n for n, text in reversed(list(enumerate(more)))}
+    return more, np.asarray([place[text] for text in texts], dtype=np.int64)
+
+
+def diorama_negatives(
+    plain: TrainingSet, split: str, images: int, features: Mapping[str, Any], negatives: NegativeSettings
+) -> TrainingSet:
+    """A split of the embedded world with an edit of each scene as hard negatives; `plain` is the split itself.
+
+    Whatever the share of wrong images, the edits are the same, and more noise spoils what less noise spoils, and more.
+    """
+    edits = diorama_edits(split, images, negatives)
+    if len(edits) < 2:
+        raise CrossmatchError(f"{images} scenes of the split {split} can be edited {len(edits)} times. Ask for more scenes.")
+    links = np.asarray([(n, CAPTIONS_PER_SCENE * n + place) for n, place, _, _ in edits], dtype=np.int64)
+    texts = [text for _, _, _, text in edits]
+    if negatives.kind == "texts":
+        return hardened(plain, links, texts)
+    wrong = np.asarray([is_wrong(negatives, split, n, category) for n, _, category, _ in edits])
+    stores = [_store(split, images, features, negatives, WHICH[0])]
+    if wrong.any():
+        stores.append(_store(split, images, features, negatives, WHICH[1]))
+    return hardened(plain, links, texts, Joined(tuple(stores)), np.arange(len(edits)) + len(edits) * wrong)
+
+
+def is_wrong(negatives: NegativeSettings, split: str, n: int, category: str) -> bool:
+    """Whether the negative image of an edit does not show it."""
+    dice = Dice("wrong image", negatives.seed, split, n, category)
+    return dice.below(PARTS_PER_MILLION) < round(negatives.noise * PARTS_PER_MILLION)
+
+
+# Edits of the embedded world
+
+
+class Edited(NamedTuple):
+    """An edit of scene n: which of its captions it changes, and the scene after it."""
+
+    number: int
+    place: int
+    edit: Edit
+    scene: Scene
+
+
+def edited(split: str, n: int, each: int = 1, seed: int = 0) -> Iterator[Edited]:
+    """Edits of a scene, at most so many, of different categories drawn at random: the caption it changes is any of the five.
+
+    Each is as in `trials.bivlc`: the caption is true of the scene and false of the edited one, the negative caption the reverse.
+
+    >>> one, = edited("train", 0)
+    >>> print(one.edit.positive.caption.text, one.edit.negative.caption.text, sep="\\n")
+    A picture of an orange ship with stripes and a brown car by a lake.
+    A picture of an orange ship with stripes and a green car by a lake.
+    """
+    dice, scene = Dice("hard", seed, split, n), sample_scene("diorama", 0, split, n)
+    wordings, found = word(scene, "diorama", 0, split, n), 0
+    for category in dice.shuffled(tuple(IN_PICTURES)):
+        if found == each:
+            return
+        made = next(_proposed(dice, scene, wordings, category), None)
+        if made is not None:
+            found += 1
+            yield Edited(n, *made)
+
+
+def _proposed(dice: Dice, scene: Scene, wordings: Sequence[Any], category: str) -> Iterator[tuple[int, Edit, Scene]]:
+    for place in dice.shuffled(range(len(wordings))):
+        for edit in IN_PICTURES[category](dice, scene, wordings[place]):
+            after = realised(scene, edit, dice) if misleading(scene, edit) else None
+            if after is not None:
+                yield place, edit, after
+
+
+def unedited(one: Edited, split: str, seed: int = 0) -> Scene:
+    """What a generator may draw that was asked for an edit: all that the scene had, laid out anew, and not what was edited.
+
+    The negative caption is false of it. Where no other layout is at hand, it is the scene itself, seen another time.
+    """
+    before = sample_scene("diorama", 0, split, one.number)
+    dice = Dice("unedited", seed, split, one.number, one.edit.category)
+    negative = one.edit.negative.caption.meaning
+    for version in versions(before, groups_of(before), dice, TRIES):
+        if version.things != before.things and not holds(negative, version):
+            return version
+    return replace(before, seed=dice.below(2**32))
+
+
+def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[tuple[int, int, str, str]]:
+    """Scene, place of the caption among its five, category and negative caption of each edit; kept on disk.
+
+    Edits take about 5 ms a scene; two processes make those of many scenes.
+    """
+    from crossmatch.core.places import features_folder
+    from crossmatch.train.features import writing
+
+    facts = [split, images, negatives.each, negatives.seed, _probe(split, negatives)]
+    digest = hashlib.sha256(json.dumps(["edits", *facts]).encode()).hexdigest()[:16]
+    path = features_folder() / f"edits-{digest}.json"
+    try:
+        return [(n, place, category, text) for n, place, category, text in json.loads(path.read_bytes())]
+    except (OSError, ValueError, TypeError):  # absent, or damaged: made anew
+        pass
+    parts = in_parts(partial(_told, negatives.each, negatives.seed), split, images, 0)
+    found = [one for part in parts for one in part]
+    with writing(path.parent), whole_file(path) as file:
+        file.write(json.dumps(found).encode())
+    return found
+
+
+def _told(each: int, seed: int, part: Part) -> list[tuple[int, int, str, str]]:
+    return [(one.number, one.place, one.edit.category, one.edit.negative.caption.text) for one in _of(part, each, seed)]
+
+
+def _of(part: Part, each: int, seed: int) -> Iterator[Edited]:
+    split, numbers, _, _ = part
+    for n in numbers:
+        yield from edited(split, n, each, seed)
+
+
+def _probe(split: str, negatives: NegativeSettings) -> str:
+    """What edits are like today: those of the first scenes, with what is drawn for them."""
+    few = [one for n in range(4) for one in edited(split, n, negatives.each, negatives.seed)]
+    told = [
+        (one.place, one.edit.negative.caption.text, one.scene.things, unedited(one, split, negatives.seed).things) for one in few
+    ]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+# Their pictures
+
+
+def _store(split: str, images: int, features: Mapping[str, Any], negatives: NegativeSettings, which: str) -> Store:
+    """The negative images of all edits: what is `which` of them, in the style that was asked for."""
+    given = dict(features)
+    scenes = partial(negative_scenes, negatives.each, negatives.seed, which)
+    if given.pop("kind", "regions") == "pixels":
+        drawn = in_parts(partial(_pixels, scenes, negatives.style), split, images, int(given.get("side", 64)))
+        return PixelStore(np.concatenate(drawn))
+    from crossmatch.models.zoo.features import Extractor
+    from crossmatch.train.features import drawn_features
+
+    facts = ["hard", split, images, negatives.each, negatives.seed, which, _probe(split, negatives)]
+    return drawn_features(facts, scenes, negatives.style, split, images, Extractor(**given))
+
+
+def negative_scenes(each: int, seed: int, which: str, part: Part) -> list[Scene]:
+    """The scenes of some edits' negative images."""
+    made = _of(part, each, seed)
+    return [one.scene if which == WHICH[0] else unedited(one, part[0], seed) for one in made]
+
+
+def _pixels(scenes: Any, style: str, part: Part) -> NDArray[np.uint8]:
+    """Drawn at twice the size and averaged, as in `draw_split`."""
+    from PIL.Image import Resampling
+
+    from crossmatch.diorama.draw import draw
+
+    side = part[2]
+    seen = [draw(scene, style, 2 * side).resize((side, side), Resampling.BOX) for scene in scenes(part)]
+    return np.asarray([np.asarray(picture) for picture in seen], dtype=np.uint8).reshape(-1, side, side, 3)

@@ -1,0 +1,103 @@
+"""What CLIP is trained by: InfoNCE with a learned temperature, over a batch alone or with hard negatives in it.
+
+    in-batch      B images x B texts
+    hard texts    B images x 2B texts       each image against all texts, each positive text against all images
+    hard pairs    2B images x 2B texts      a negative pair is a pair like any other
+
+Which of them it is follows from what the batch carries, which `[negatives]` of a recipe asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from crossmatch.core.errors import MissingDependency, WrongWords
+from crossmatch.models.zoo.inputs import PAD
+
+try:
+    import torch
+    from torch.nn import functional as F  # noqa: N812 - the name everybody knows
+except ImportError as absent:
+    raise MissingDependency("PyTorch", "models") from absent
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crossmatch.train.batch import Batch
+
+SAME = ("left-out", "negatives")  # what a pair of the batch is that the data know to be true, though it is no row of it
+
+
+def info_nce(scores: Tensor, known: Tensor | None = None) -> Tensor:
+    """Each image must find its own text among all texts, and each text that has an image must find it among all images.
+
+        L = ½ · (L_i2t + L_t2i)
+        L_i2t = −1/I · Σ_{i<I} log( e^{s_ii} / Σ_{j<T} e^{s_ij} )
+        L_t2i = −1/I · Σ_{i<I} log( e^{s_ii} / Σ_{j<I} e^{s_ji} )
+
+    `scores` (I, T) are cosines over the temperature, images as rows; text i < I belongs to image i, and texts from I on to none:
+    they are hard negatives, against which images compete, but which do not look for an image. T = I is radford2021clip, fig. 3;
+    T = 2I is the loss of yuksekgonul2023when, sec. 4, and of CLIP_TROHN-TEXT; with 2B images and texts it is that of
+    CLIP_TROHN-IMG (miranda2024bivlc, app. E.3).
+
+    `known` (I, T) marks pairs that are no negatives though they are not of one row; they are left out of all sums.
+
+    >>> round(float(info_nce(torch.zeros(2, 4))), 4)              # ½ (log 4 + log 2)
+    1.0397
+    """
+    images = len(scores)
+    if known is not None:
+        own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(known & ~own, -torch.inf)
+    wanted = torch.arange(images, device=scores.device)
+    return (F.cross_entropy(scores, wanted) + F.cross_entropy(scores[:, :images].T, wanted)) / 2
+
+
+def known_true(image: Tensor, owner: Tensor, numbers: Tensor | None = None) -> Tensor:
+    """Which pairs of a batch the data know to be true, (I, T): text j is of the same image as image i, or is image i's own text.
+
+    `image` (I,) numbers the images and `owner` (T,) the image of each text, -1 for none; `numbers` (T, L) are the words of the
+    texts.
+
+    >>> known_true(torch.tensor([3, 8, 3]), torch.tensor([3, 8, 3, -1])).int()
+    tensor([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0]], dtype=torch.int32)
+    """
+    found = image[:, None] == owner[None, :]
+    if numbers is not None:
+        found = found | (numbers[: len(image), None] == numbers[None]).all(dim=2)
+    return found
+
+
+def contrastive(net: Any, batch: Batch, options: Mapping[str, Any]) -> Tensor:
+    """InfoNCE over the batch and the hard negatives that it carries; `net` has a learned `scale`.
+
+    `same` says what becomes of the pairs that are known to be true without being a row: the same image twice with two of its
+    captions, or the same words twice. They are left out; "negatives" pushes them apart like all others, as the released code of
+    CLIP, NegCLIP and BiVLC does. (Pairs that are true without anybody knowing are negatives in either case.)
+    """
+    same = options.get("same", SAME[0])
+    if same not in SAME:
+        raise WrongWords(f"same is {same!r}; one of {', '.join(SAME)} was expected in [objective] of the recipe.")
+    hard = batch.negatives
+    seen, image, said, owner = [batch.regions], batch.image, [batch.words], batch.image
+    if hard is not None:
+        said.append(hard.words)
+        owner = torch.cat([owner, torch.full_like(owner, -1) if hard.image is None else hard.image])
+    if hard is not None and hard.regions is not None and hard.image is not None:
+        seen.append(hard.regions)
+        image = torch.cat([image, hard.image])
+    if len(owner) < 2:
+        raise WrongWords("a batch of one pair has no negatives. Set batch in [train] of the recipe to 2 or more.")
+    images, texts = torch.cat([net.images(each) for each in seen]), torch.cat([net.texts(each) for each in said])
+    known = known_true(image, owner, _words_of(said)) if same == SAME[0] else None
+    return info_nce(net.scale() * net.similarity(images, texts), known)
+
+
+def _words_of(said: list[Any]) -> Tensor | None:
+    """The words of all texts as one block of numbers, filled up; nothing where the net reads in a way of its own."""
+    blocks = [each.numbers for each in said if hasattr(each, "numbers")]
+    if len(blocks) < len(said):
+        return None
+    most = max(block.shape[1] for block in blocks)
+    return torch.cat([F.pad(block, (0, most - block.shape[1]), value=PAD) for block in blocks])

@@ -1,0 +1,82 @@
+"""Self-critical sequence training: a caption that was drawn should be likelier if it is better than the one that would be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.errors import MissingDependency
+from crossmatch.models.zoo.decoding import greedy, sampled
+from crossmatch.models.zoo.inputs import PAD, Vocabulary
+
+try:
+    import torch
+except ImportError as absent:
+    raise MissingDependency("PyTorch", "models") from absent
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from crossmatch.train.batch import Batch
+    from crossmatch.train.data import TrainingSet
+
+LONGEST = 20  # words of a caption that is drawn, unless the recipe says otherwise
+
+
+def surrogate(each: Tensor, reward: Tensor, baseline: Tensor) -> Tensor:
+    """What has the gradient of the negative expected reward, on average over the captions that may be drawn.
+
+        L = −1/B · Σ_b (r(wˢ_b) − r(ŵ_b)) · Σ_t log p(wˢ_b,t | wˢ_b,1 … wˢ_b,t−1, image b)           rennie2017scst, eq. 7 to 9
+
+    wˢ is the caption that was drawn, ŵ the greedy one, B the number of images. The sum over words is not divided by their number:
+    it is then the log-probability of the caption, and any baseline that does not depend on wˢ leaves the mean as it is. `each`
+    (B, L) are the log-probabilities of the words, 0 beyond the end.
+
+    >>> each = torch.tensor([[-1.0, -2.0], [-4.0, 0.0]])
+    >>> surrogate(each, torch.tensor([3.0, 1.0]), torch.tensor([1.0, 1.0]))
+    tensor(3.)
+    """
+    return -((reward - baseline) * each.sum(dim=1)).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class SelfCritical:
+    """The objective for one training set, whose captions say what a caption is worth.
+
+    The greedy caption is told as it will be when the training is over, without dropout; the other one is drawn from the network as
+    it is trained. What a captioner sees of an image is the same for both (see `CaptionNet`). `longest` (20) is the number of words,
+    the end among them, after which both are cut; a caption without an end is worth what it says.
+    """
+
+    reward: Callable[[IntArray, IntArray], FloatArray]
+
+    def __call__(self, net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
+        captioner: Any = net
+        longest, training = int(options.get("longest", LONGEST)), net.training
+        encoded = captioner.images(batch.regions)
+        net.eval()
+        best = greedy(captioner, encoded, longest)
+        net.train(training)
+        drawn = sampled(captioner, encoded, longest)
+        both = _together(drawn.numbers, best.numbers)
+        found = torch.from_numpy(self.reward(both, np.tile(batch.image.numpy(), 2))).to(drawn.each.dtype)
+        return surrogate(drawn.each, *found.chunk(2))
+
+
+def made_for(data: TrainingSet, vocabulary: Vocabulary) -> SelfCritical:
+    """The objective with CIDEr-D as reward, all that the references of a training set say being counted once."""
+    from crossmatch.train.reward import Reward
+
+    return SelfCritical(Reward.of(data, vocabulary))
+
+
+def _together(one: Tensor, other: Tensor) -> IntArray:
+    """Two blocks of captions, one below the other."""
+    out = np.full((len(one) + len(other), max(one.shape[1], other.shape[1])), PAD, dtype=np.int64)
+    out[: len(one), : one.shape[1]] = one.numpy()
+    out[len(one) :, : other.shape[1]] = other.numpy()
+    return out

@@ -1,0 +1,215 @@
+"""`crossmatch captions generate`: a caption for each image, in a file that `captions score` reads; one line for an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from crossmatch.cli import main
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.models.generation import IMAGES, decoding_of, told_captions
+
+TELLERS = '''
+import random
+
+class Plain:
+    """Says how bright a picture is, and takes no options."""
+
+    def caption(self, images):
+        return [f"a picture of\\n brightness {sum(image.convert('L').resize((1, 1)).tobytes())}" for image in images]
+
+class Teller:
+    sizes = []
+
+    def caption(self, images, *, decoding="beam", width=5, temperature=1.0, length_penalty=1.0, seed=0):
+        Teller.sizes.append(len(images))
+        if decoding == "sampled":
+            dice = random.Random(seed)
+            return [f"a thing number {dice.randrange(10**9)} at {temperature}" for _ in images]
+        return [f"two red things by {decoding} of {width} and {length_penalty}" for _ in images]
+
+def spoilt():
+    class Spoilt:
+        def caption(self, images):
+            return "one text"
+    return Spoilt()
+'''
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small only wait for one another."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tellers.py").write_text(TELLERS)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", "captions", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+def generate(crossmatch, name, *more, data="diorama"):
+    return crossmatch("generate", "-m", f"tellers.py:{name}", "--data", data, "-o", "out/caps.json", *more)
+
+
+def told(tmp_path):
+    rows = json.loads((tmp_path / "out/caps.json").read_text())
+    assert all(list(row) == ["image_id", "caption"] for row in rows)
+    return {row["image_id"]: row["caption"] for row in rows}
+
+
+def test_the_round_trip_over_the_embedded_world(crossmatch, tmp_path):
+    code, out, err = generate(crossmatch, "Plain", "--size", "tiny", "--split", "val")
+    assert (code, err) == (0, "")
+    found = told(tmp_path)
+    assert len(found) == 50
+    assert next(iter(found)) == "val-00000"
+    assert all(text.startswith("a picture of brightness ") for text in found.values())  # one line, single spaces
+    assert len(set(found.values())) > 5  # the pictures were looked at
+    advice = out.split(" · ")[-1].split()
+    assert advice[:3] == ["crossmatch", "captions", "score"]
+    code, out, _ = crossmatch(*advice[2:], "--json")
+    assert code == 0
+    assert json.loads(out)["caps"]["cider-d"]["value"] >= 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["caps.json"]
+
+
+def test_references_by_the_name_of_the_world(crossmatch, tmp_path):
+    assert generate(crossmatch, "Plain", "--limit", 10, data="diorama+size=tiny")[0] == 0
+    assert list(told(tmp_path)) == [f"test-{n:05d}" for n in range(10)]
+    words = ("score", "--candidates", "out/caps.json", "--references", "diorama+size=tiny", "--metrics", "bleu")
+    assert crossmatch(*words)[0] == 1  # forty images have none
+    assert crossmatch(*words, "--partial")[0] == 0
+
+
+def test_a_collection_of_ones_own_with_numbers_for_names(crossmatch, tmp_path):
+    from PIL import Image
+
+    (tmp_path / "mine/images").mkdir(parents=True)
+    rows = ["image,caption"]
+    for n in range(3):
+        Image.new("RGB", (8, 8), (90 * n, 10, 10)).save(tmp_path / f"mine/images/{n + 1}.png")
+        rows.append(f"{n + 1}.png,a red square")
+    (tmp_path / "mine/captions.csv").write_text("\n".join(rows) + "\n")
+    code, out, err = generate(crossmatch, "Plain", data="collection:mine")
+    assert (code, err) == (0, "")
+    found = told(tmp_path)
+    assert len(found) == 3 == len(set(found.values()))
+    code, out, _ = crossmatch(*out.split(" · ")[-1].split()[2:], "--metrics", "bleu-1", "--json")
+    assert code == 0
+    assert 0 < json.loads(out)["caps"]["bleu-1"]["value"] < 1
+
+
+def test_images_of_trials(crossmatch, tmp_path):
+    assert generate(crossmatch, "Plain", "--size", "tiny", data="diorama/bison")[0] == 0
+    from crossmatch.benchmarks import load_data
+
+    trials = load_data("diorama/bison", size="tiny")
+    assert sorted(told(tmp_path)) == np.unique(trials.images).tolist()
+
+
+def test_options_reach_the_model(crossmatch, tmp_path):
+    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2)[0] == 0
+    assert told(tmp_path)["test-00000"] == "two red things by beam of 5 and 1.0"
+    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--width", 3, "--length-penalty", 0.7)[0] == 0
+    assert told(tmp_path)["test-00001"] == "two red things by beam of 3 and 0.7"
+    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--decoding", "greedy")[0] == 0
+    assert told(tmp_path)["test-00001"].startswith("two red things by greedy")
+    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--temperature", 0.5)[0] == 0
+    assert told(tmp_path)["test-00001"].endswith(" at 0.5")
+
+
+def test_what_is_drawn_depends_on_the_seed_and_not_on_batches():
+    def collection(n):
+        return Collection.of({f"{i:04d}": ["a thing"] for i in range(n)}, str)
+
+    namespace: dict = {}
+    exec(TELLERS, namespace)
+    model, many = namespace["Teller"](), 2 * IMAGES + 5
+    whole = told_captions(model, collection(many), decoding="sampled", seed=3, workers=0)
+    assert len(set(whole.values())) == many  # no group of images repeats another
+    assert told_captions(model, collection(many), batch=7, decoding="sampled", seed=3, workers=2) == whole
+    part = told_captions(model, collection(IMAGES + 9), decoding="sampled", seed=3, workers=0)
+    assert list(part.items())[:IMAGES] == list(whole.items())[:IMAGES]
+    assert told_captions(model, collection(many), decoding="sampled", seed=4, workers=0) != whole
+    model.sizes.clear()
+    told_captions(model, collection(many), batch=50, decoding="greedy", workers=0)
+    assert model.sizes == [50, 50, many - 100]
+
+
+def test_a_trained_captioner(crossmatch, tmp_path):
+    captioning = pytest.importorskip("crossmatch.models.zoo.captioning")
+    from crossmatch.models.zoo.model import ZooConfig, made
+
+    sizes = {"dimensions": 8, "word_dimensions": 8}
+    model = made(ZooConfig("show-tell", sizes, ("a", "red", "blue", "cup", "dog"), {"kind": "pixels", "side": 32}))
+    assert isinstance(model, captioning.CaptioningModel)
+    model.save(tmp_path / "runs/told")
+    for decoding in ("greedy", "sample", "beam"):
+        words = ("generate", "-m", "runs/told", "--size", "tiny", "-o", "out/caps.json", "--decoding", decoding, "--limit", 5)
+        code, out, err = crossmatch(*words)
+        assert (code, err) == (0, "")
+        first = told(tmp_path)
+        assert len(first) == 5
+        crossmatch(*words)
+        assert told(tmp_path) == first
+    assert crossmatch(*out.split(" · ")[-1].split()[2:], "--metrics", "bleu")[0] == 0
+
+
+WRONG = [
+    (("-m", "random"), 2, "random tells no captions: it has no caption(images), only: scores"),
+    (("-m", "tellers.py:Plain", "-o", "caps.csv"), 2, "caps.csv should end in .json"),
+    (("-m", "tellers.py:Plain", "--width", "3"), 2, "Plain cannot be told its decoding"),
+    (("-m", "tellers.py:Teller", "--decoding", "greedy", "--width", "3"), 2, "greedy decoding has no width; beam has"),
+    (("-m", "tellers.py:Teller", "--decoding", "beam", "--temperature", "2"), 2, "beam decoding has no temperature; sampled has"),
+    (("-m", "tellers.py:Teller", "--data", "dioarma"), 2, "dioarma"),
+    (("-m", "tellers.py:Teller", "--split", "night"), 2, "no split 'night'"),
+    (("-m", "tellers.py:Teller", "--temperature", "0"), 2, "--temperature"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), WRONG, ids=[" ".join(w)[:60] for w, _, _ in WRONG])
+def test_what_is_wrong_is_one_line(crossmatch, tmp_path, words, code, says):
+    output = () if "-o" in words else ("-o", "out/caps.json")
+    found, out, err = crossmatch("generate", *words, "--size", "tiny", *output)
+    assert (found, out) == (code, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_gives_no_list_of_texts(crossmatch, tmp_path):
+    code, _, err = generate(crossmatch, "spoilt", "--size", "tiny")
+    assert code == 1
+    assert "gave a str for 50 images; a list with a text for each" in err
+    assert not (tmp_path / "out").exists()
+
+    class Numbers:
+        def caption(self, images):
+            return [7 for _ in images]
+
+    with pytest.raises(CrossmatchError, match="gave 7 for image 'a'"):
+        told_captions(Numbers(), Collection.of({"a": ["x"]}, str))
+
+
+def test_an_option_says_which_decoding_is_meant():
+    with pytest.raises(WrongWords, match="greedy decoding has no seed; sampled has"):
+        decoding_of({"decoding": "greedy", "seed": 0})
+    assert decoding_of({"decoding": None, "width": None}) == {}

@@ -1,0 +1,166 @@
+"""InfoNCE with and without hard negatives against loops written from the papers' descriptions."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from crossmatch.core.errors import WrongWords  # noqa: E402
+from crossmatch.models.zoo.inputs import PAD, Words  # noqa: E402
+from crossmatch.train.batch import Batch, Negatives  # noqa: E402
+from crossmatch.train.losses import symmetric_contrastive  # noqa: E402
+from crossmatch.train.objectives.info_nce import contrastive, info_nce, known_true  # noqa: E402
+
+
+def surprise(own, all_of_them):
+    """−log of the softmax of one among several."""
+    top = max(all_of_them)
+    return top + math.log(sum(math.exp(s - top) for s in all_of_them)) - own
+
+
+def in_batch(s, pairs):
+    """radford2021clip, fig. 3: B images and B texts; each image against all texts, each text against all images, averaged."""
+    images = [surprise(s(i, i), [s(i, j) for j in range(pairs)]) for i in range(pairs)]
+    texts = [surprise(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
+    return (sum(images) / pairs + sum(texts) / pairs) / 2
+
+
+def hard_texts(s, pairs):
+    """200 images x 400 captions: an image's rivals are all captions, positive and negative; a positive caption's are all images.
+
+    miranda2024bivlc, app. E.3, after yuksekgonul2023when. Text j + B is the negative of pair j.
+    """
+    images = [surprise(s(i, i), [s(i, j) for j in range(pairs)] + [s(i, j + pairs) for j in range(pairs)]) for i in range(pairs)]
+    texts = [surprise(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
+    return (sum(images) / pairs + sum(texts) / pairs) / 2
+
+
+def hard_pairs(s, pairs):
+    """400 images x 400 captions: positive and negative pairs alike. Item j + B is the negative of pair j."""
+    return in_batch(s, 2 * pairs)
+
+
+def batch_of(pairs, kind, generator, twice=False):
+    """Images and texts are vectors; what a batch says of them."""
+    image = torch.randint(0, max(1, pairs - 1), (pairs,), generator=generator) if twice else torch.arange(pairs)
+
+    def vectors(n=pairs):
+        return torch.randn(n, 3, generator=generator, dtype=torch.float64)
+
+    def words(first):
+        return Words(torch.arange(first, first + pairs)[:, None] + 4)
+
+    negatives = None
+    if kind != "none":
+        shown = (vectors(), 100 + torch.arange(pairs)) if kind == "pairs" else (None, None)
+        negatives = Negatives(words(50), *shown)
+    return Batch(vectors(), words(0), image, negatives=negatives)
+
+
+def net_of(generator, scale=3.0):
+    table = torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    return SimpleNamespace(
+        images=lambda regions: regions, texts=lambda words: table[words.numbers[:, 0]], similarity=lambda a, b: a @ b.T,
+        scale=lambda: torch.tensor(scale, dtype=torch.float64),
+    )  # fmt: skip
+
+
+def scores_of(net, batch):
+    """One score at a time."""
+    hard = batch.negatives
+    images = [*batch.regions, *(hard.regions if hard is not None and hard.regions is not None else [])]
+    texts = [*net.texts(batch.words), *(net.texts(hard.words) if hard is not None else [])]
+    return lambda i, j: float(net.scale()) * sum(float(a) * float(b) for a, b in zip(images[i], texts[j], strict=True))
+
+
+SLOW = {"none": in_batch, "texts": hard_texts, "pairs": hard_pairs}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31), st.sampled_from(["left-out", "negatives"]))
+def test_the_losses_are_those_of_the_loops(pairs, kind, seed, same):
+    """Where no pair is known to be true, both ways to treat these are as published."""
+    generator = torch.Generator().manual_seed(seed)
+    batch, net = batch_of(pairs, kind, generator), net_of(generator)
+    found = contrastive(net, batch, {"same": same})
+    assert float(found) == pytest.approx(SLOW[kind](scores_of(net, batch), pairs), rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31))
+def test_the_same_image_twice_is_left_out_of_the_sums_or_pushed_away_as_published(pairs, kind, seed):
+    generator = torch.Generator().manual_seed(seed)
+    batch, net = batch_of(pairs, kind, generator, twice=True), net_of(generator)
+    s = scores_of(net, batch)
+    assert float(contrastive(net, batch, {"same": "negatives"})) == pytest.approx(SLOW[kind](s, pairs), rel=1e-9)
+    image = batch.image.tolist()
+
+    def masked(i, j):
+        known = i != j and i < pairs and j < pairs and image[i] == image[j]
+        return -math.inf if known else s(i, j)
+
+    assert float(contrastive(net, batch, {})) == pytest.approx(SLOW[kind](masked, pairs), rel=1e-9)
+
+
+def test_the_same_words_twice_are_no_negatives_of_each_other():
+    """A negative caption may be what another image is described by."""
+    numbers = torch.tensor([[5, 6], [7, 8], [7, 8]])
+    known = known_true(torch.tensor([0, 1]), torch.tensor([0, 1, -1]), numbers)
+    assert known.tolist() == [[True, False, False], [False, True, True]]
+    loss = info_nce(torch.zeros(2, 3), known)  # image 1 has one rival less
+    assert float(loss) == pytest.approx(((math.log(3) + math.log(2)) / 2 + math.log(2)) / 2)
+
+
+def test_texts_of_unequal_length_are_compared_as_they_are():
+    generator = torch.Generator().manual_seed(0)
+    batch, net = batch_of(2, "texts", generator), net_of(generator)
+    longer = Batch(batch.regions, Words(torch.tensor([[4, 9], [5, 9]])), batch.image,
+                   negatives=Negatives(Words(torch.tensor([[4, 9, 9], [5, PAD, PAD]]))))  # fmt: skip
+    assert torch.isfinite(contrastive(net, longer, {}))
+
+
+def test_in_batch_is_clips_loss():
+    generator = torch.Generator().manual_seed(1)
+    images, texts = (torch.nn.functional.normalize(torch.randn(5, 4, generator=generator), dim=1) for _ in range(2))
+    scale = torch.tensor(14.0)
+    torch.testing.assert_close(info_nce(scale * images @ texts.T), symmetric_contrastive(images, texts, scale))
+
+
+def test_a_hard_text_looks_for_no_image_and_a_hard_pair_does():
+    scores = torch.zeros(4, 4, requires_grad=True)
+    info_nce(scores[:2]).backward()
+    assert (scores.grad[:2, 2:] > 0).all()  # pushed away from the images
+    assert (scores.grad[2:] == 0).all()
+    scores.grad = None
+    info_nce(scores).backward()
+    assert (scores.grad.diagonal() < 0).all()
+
+
+def test_a_net_that_reads_in_its_own_way_is_given_the_benefit_of_the_doubt():
+    """Texts without numbers of words cannot be compared; images still can."""
+    generator = torch.Generator().manual_seed(2)
+    batch, net = batch_of(3, "none", generator), net_of(generator)
+    own = Batch(batch.regions, SimpleNamespace(rows=batch.words.numbers[:, 0]), torch.tensor([0, 0, 1]))
+    net.texts, read = (lambda words: read(Words(words.rows[:, None]))), net.texts
+    plain = Batch(batch.regions, batch.words, own.image)
+    assert float(contrastive(net, own, {})) == pytest.approx(float(contrastive(net_of_same(net, read), plain, {})))
+
+
+def net_of_same(net, read):
+    return SimpleNamespace(images=net.images, texts=read, similarity=net.similarity, scale=net.scale)
+
+
+def test_what_cannot_be_is_refused():
+    generator = torch.Generator().manual_seed(3)
+    batch, net = batch_of(1, "none", generator), net_of(generator)
+    with pytest.raises(WrongWords, match="a batch of one pair"):
+        contrastive(net, batch, {})
+    with pytest.raises(WrongWords, match="left-out, negatives"):
+        contrastive(net, batch_of(2, "none", generator), {"same": "positives"})
