@@ -284,7 +284,7 @@ def test_a_failed_save_leaves_nothing_half_written(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(CrossmatchError, match="No space.*Make room"):
+    with pytest.raises(CrossmatchError, match=r"No space.*Make room"):
         save(evaluate("random", own(), samples=11), tmp_path)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
