@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import crossmatch as cm
 from blocks import replace_block
-from crossmatch.core.result import load_all
 from crossmatch.diorama.world import SIZES, Diorama
 from crossmatch.models import make_model
 from crossmatch.models.zoo.model import uncertainty_of_images, uncertainty_of_texts
@@ -32,24 +28,13 @@ from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity, uncer
 from crossmatch.train.recipe import load_recipe
 from make_caption_results import by_quality
 from make_results import markdown
+from trained import Job, all_made, evaluated
 
 HERE = Path(__file__).parent
-RUN = [sys.executable, "-c", "from crossmatch.cli import main; main()"]
 CHOICES = ("diorama/retrieval", "diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
 GRADED = ("diorama/cxc", "diorama/sts", "diorama/sis", "diorama/sits")
 SEEDS = range(3)
 PROBABLE = "pcme-probability"
-
-
-@dataclass(frozen=True)
-class Job:
-    """A model to train, and what it is evaluated on."""
-
-    name: str
-    recipe: str
-    tasks: tuple[str, ...] = CHOICES
-    set: tuple[str, ...] = ()
-    seed: int = 0
 
 
 POOLED = (
@@ -77,25 +62,6 @@ JOBS = (
 )  # fmt: skip
 
 
-def made(folder: Path, job: Job) -> dict[str, cm.Result]:
-    """The results of a job, by task; a model that is finished is not trained again."""
-    model, told = folder / "models" / job.name, [word for each in job.set for word in ("--set", each)]
-    subprocess.run([*RUN, "train", job.recipe, "--data", "diorama", "-o", str(model), "--seed", str(job.seed), *told], check=True)
-    return evaluated(folder, job.name, job.tasks)
-
-
-def evaluated(folder: Path, name: str, tasks: Sequence[str]) -> dict[str, cm.Result]:
-    """The results of a trained model, by task; those of the very same model are kept."""
-    model, results = folder / "models" / name, folder / "results" / name
-    system = make_model(str(model)).signature
-    found = {result.task: result for result in load_all([results])} if results.is_dir() else {}
-    absent = [task for task in tasks if task not in found or system not in found[task].system]
-    if absent:
-        words = ["run", "-m", str(model), "--name", name, "-t", ",".join(absent), "-o", str(results)]
-        subprocess.run([*RUN, *words], check=True, stdout=subprocess.DEVNULL)
-    return {result.task: result for result in load_all([results])}
-
-
 def by_probability(folder: Path) -> dict[str, cm.Result]:
     """PCME with the same weights, but retrieval by the matching probability instead of the means."""
     model = folder / "models" / PROBABLE
@@ -104,13 +70,6 @@ def by_probability(folder: Path) -> dict[str, cm.Result]:
     told["config"]["net"]["retrieval"] = "probability"
     (model / "model.json").write_text(json.dumps(told))
     return evaluated(folder, PROBABLE, CHOICES)
-
-
-def all_made(folder: Path) -> dict[str, dict[str, cm.Result]]:
-    """Two jobs at a time, each on one core."""
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda job: made(folder, job), JOBS))
-    return {job.name: results for job, results in zip(JOBS, found, strict=True)} | {PROBABLE: by_probability(folder)}
 
 
 # -- the tables
@@ -229,7 +188,7 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
 
 
 def main(folder: Path) -> None:
-    found = all_made(folder)
+    found = all_made(folder, JOBS) | {PROBABLE: by_probability(folder)}
     replace_block(HERE / "results.md", "zoo", page(folder, found))
 
 

@@ -102,8 +102,7 @@ class EfficientNetLite:
 def centred(image: Image, side: int) -> NDArray[np.uint8]:
     """The middle of a picture as a square of `side` pixels in RGB: (side, side, 3).
 
-    It is cut out first and resized then, by PyTorch: Pillow's resizing differs by at most two of 256 levels, and takes three times
-    as long.
+    It is cut out first and resized then, by PyTorch: Pillow's resizing differs by at most two of 256 levels, and takes longer.
 
     >>> from PIL import Image
     >>> centred(Image.new("L", (640, 480)), 224).shape

@@ -203,7 +203,7 @@ def unedited(one: Edited, split: str, seed: int = 0) -> Scene:
 def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[tuple[int, int, str, str]]:
     """Scene, place of the caption among its five, category and negative caption of each edit; kept on disk.
 
-    Edits take about 5 ms a scene; two processes make those of many scenes.
+    Several processes make those of many scenes.
     """
     from crossmatch.core.places import features_folder
     from crossmatch.train.features import writing

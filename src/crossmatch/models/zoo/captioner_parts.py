@@ -7,6 +7,7 @@ S_0 is `BEGIN`, the last is `END`. `PAD` and `BEGIN` are never said, so the prob
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from crossmatch.core.errors import MissingDependency
@@ -43,7 +44,7 @@ class Packed(NamedTuple):
     sizes: tuple[int, ...]  # captions that have a first word, a second word, …
 
 
-class CaptionNet(nn.Module):
+class CaptionNet(nn.Module, ABC):
     """An LSTM that tells a caption word by word, each from the image and the words before.
 
     A family says what the words put into its LSTM (`heard`), how that moves it on (`advanced`), and which part of where it stands
@@ -59,17 +60,17 @@ class CaptionNet(nn.Module):
         self.next_word = NextWord(dimensions, words)
         self.dropout = nn.Dropout(dropout)
 
+    @abstractmethod
     def heard(self, numbers: Tensor) -> Tensor:
         """Word numbers (M,) to what they put into the LSTM, (M, …)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advanced(self, encoded: Any, state: Any, heard: Tensor) -> Any:
         """Where the LSTM stands after one more word for each image."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin(self, encoded: Any) -> Any:
         """Where it stands before `BEGIN`."""
-        raise NotImplementedError
 
     def vectors(self, numbers: Tensor) -> Tensor:
         """The words' vectors."""
