@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ HERE = Path(__file__).parent
 CHOICES = ("diorama/retrieval", "diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
 GRADED = ("diorama/cxc", "diorama/sts", "diorama/sis", "diorama/sits")
 SEEDS = range(3)
-PROBABLE = "pcme-probability"
+PROBABLE, HARDLY = "pcme-probability", "pcme-five-steps"
 
 
 POOLED = (
@@ -58,6 +59,7 @@ JOBS = (
     *(Job(name, name, tasks) for name, tasks in DUAL.items()),
     *(Job(f"{recipe}-{seed}", recipe, ("diorama/retrieval",), seed=seed) for recipe in MINING.values() for seed in SEEDS if seed),
     *(Job(f"{recipe}-at-once", recipe, ("diorama/retrieval",), ("objective.warm_up=0.0",)) for recipe in ("vse-semi-hard", "vse++")),
+    Job(HARDLY, "pcme", CHOICES[:1], ("train.images=128", "train.epochs=1")),  # five steps, as what an untrained network says
     *(Job(f"{recipe}-short", recipe, CHOICES, ("train.batch=32", "train.epochs=1")) for recipe in ("vse++", "scan-t2i")),
 )  # fmt: skip
 
@@ -78,10 +80,17 @@ COLUMNS = (
     ("i2t R@1, links", "diorama/retrieval", "i2t/links/hit@1"), ("t2i R@1, links", "diorama/retrieval", "t2i/links/hit@1"),
     ("i2t R@1, truth", "diorama/retrieval", "i2t/truth/hit@1"), ("t2i R@1, truth", "diorama/retrieval", "t2i/truth/hit@1"),
     ("i2t mAP@R, truth", "diorama/retrieval", "i2t/truth/map@r"), ("t2i mAP@R, truth", "diorama/retrieval", "t2i/truth/map@r"),
-    ("BISON", "diorama/bison", "accuracy"), ("BiVLC I2T", "diorama/bivlc", "i2t"), ("T2I", "diorama/bivlc", "t2i"),
-    ("Group", "diorama/bivlc", "group"), ("SugarCrepe", "diorama/sugarcrepe", "accuracy"),
+    ("BISON", "diorama/bison", "accuracy"), ("BiVLC I2T", "diorama/bivlc", "i2t"), ("BiVLC T2I", "diorama/bivlc", "t2i"),
+    ("BiVLC Group", "diorama/bivlc", "group"), ("SugarCrepe", "diorama/sugarcrepe", "accuracy"),
 )  # fmt: skip
-RETRIEVED = (("i2t", "i2t/sits"), ("t2i", "t2i/sits"), ("t2t", "t2t/sts"), ("i2i", "i2i/sis"))
+SHOWN = ("vse++", "vse-infinity", "vsrn", "pcme", "scan-t2i", "sgr")
+SHORT = ("i2t R@1, links", "t2i R@1, links", "t2i R@1, truth", "t2i mAP@R, truth", "BISON", "BiVLC Group", "SugarCrepe")
+MINED = (("links/hit@1", "R@1, links"), ("truth/hit@1", "R@1, truth"), ("truth/map@r", "mAP@R, truth"))
+PAIRED = (  # region attention, and what pools with as many steps on as many pairs, or with the best pooling
+    ("scan-t2i", "vse++"), ("scan-t2i", "vse-infinity"), ("scan-i2t", "vse++"), ("scan-t2i-short", "vse++-short"),
+    ("sgr", "vse++-short"), ("saf", "vse++-short"),
+)  # fmt: skip
+WAYS = ("i2t", "t2i", "t2t", "i2i")
 
 
 def whole(result: cm.Result, key: str) -> cm.core.result.Row:
@@ -99,29 +108,50 @@ def every_model(folder: Path, found: Mapping[str, Mapping[str, cm.Result]], name
     return Table("", (("model", "training", *(head for head, *_ in COLUMNS)),), tuple(rows), 2)
 
 
+def in_short(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
+    """The README's table: one model of each kind, by links and by truth."""
+    rows = [(name, *(cell(found[name], task, key) for head, task, key in COLUMNS if head in SHORT)) for name in SHOWN]
+    return Table("", (("model", *(head for head, *_ in COLUMNS if head in SHORT)),), tuple(rows), 1)
+
+
+def against_pooled(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
+    """Region attention minus pooling, on the same queries and trials, with the interval of the difference."""
+    rows = []
+    for attention, pooled in PAIRED:
+        sides = [[trimmed(found[name][task], key) for name in (pooled, attention)] for _, task, key in COLUMNS]
+        gaps = [cm.compare(*both)[0].difference for both in sides]
+        rows.append((f"{attention} − {pooled}", *(f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]" for gap in gaps)))
+    return Table("", (("", *(head for head, *_ in COLUMNS)),), tuple(rows), 1)
+
+
+def trimmed(result: cm.Result, key: str) -> cm.Result:
+    return replace(result, rows=(whole(result, key),))
+
+
 def budget(folder: Path, name: str) -> str:
     """Passes over how many images, and pairs of a batch."""
     told = json.loads((folder / "models" / name / "model.json").read_text())["recipe"]["train"]
     return f"{told['epochs']} x {told['images'] or SIZES['default']['train']:,}, {told['batch']}"
 
 
-def mean_of(results: Mapping[str, cm.Result], key: str) -> float:
-    """The mean of both directions."""
-    return float(np.mean([whole(results["diorama/retrieval"], f"{way}/{key}").value for way in ("i2t", "t2i")]))
-
-
 def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
     """VSE by which negatives count, three seeds of it, and once from the first step: by the links, and by the truth."""
-    rows = []
+    jobs: dict[str, list[str]] = {}
     for kind, recipe in MINING.items():
         late = "" if kind == "none" else f" after {100 * load_recipe(recipe).objective['warm_up']:.0f} % of the steps"
-        seeds = [found[recipe if seed == 0 else f"{recipe}-{seed}"] for seed in SEEDS]
-        cells = [[mean_of(one, key) for one in seeds] for key in ("links/hit@1", "truth/hit@1", "truth/map@r")]
-        rows.append((f"VSE, {kind}{late}", *(f"{np.mean(few):.1f} ({', '.join(f'{x:.1f}' for x in few)})" for few in cells)))
-    once = {"VSE, semi-hard at once": "vse-semi-hard-at-once", "VSE, hardest at once": "vse++-at-once"}
-    for told, name in once.items():
-        rows.append((told, *(f"{mean_of(found[name], key):.1f}" for key in ("links/hit@1", "truth/hit@1", "truth/map@r"))))
-    return Table("", (("negatives", "R@1, links", "R@1, truth", "mAP@R, truth"),), tuple(rows), 1)
+        jobs[f"{kind}{late}"] = [recipe if seed == 0 else f"{recipe}-{seed}" for seed in SEEDS]
+    jobs |= {f"{kind} at once": [f"{MINING[kind]}-at-once"] for kind in ("semi-hard", "hardest")}
+    rows = [
+        (kind, *(_over_seeds([whole(found[name]["diorama/retrieval"], f"{way}/{key}").value for name in names])
+                 for key, _ in MINED for way in WAYS[:2]))
+        for kind, names in jobs.items()
+    ]  # fmt: skip
+    return Table("", (("negatives", *(f"{way} {head}" for _, head in MINED for way in WAYS[:2])),), tuple(rows), 1)
+
+
+def _over_seeds(values: Sequence[float]) -> str:
+    spread = f" [{min(values):.1f}, {max(values):.1f}]" if len(values) > 1 else ""
+    return f"{np.mean(values):.1f}{spread}"
 
 
 def crisscrossed(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
@@ -130,16 +160,16 @@ def crisscrossed(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
     for name in ("vse++", "vsrn", *DUAL):
         results = found[name]
         there = {row.part for row in results["diorama/cxc"].rows}
-        retrieved = [cell(results, "diorama/cxc", f"{part}/hit@1") if part in there else "–" for _, part in RETRIEVED]
+        retrieved = [cell(results, "diorama/cxc", f"{way}/hit@1") if way in there else "–" for way in WAYS]
         rows.append(
             (name, *retrieved, *(cell(results, f"diorama/{task}", "bootstrap-spearman") for task in ("sts", "sis", "sits")))
         )
-    return Table("", (("model", *(f"{way} R@1" for way, _ in RETRIEVED), "STS", "SIS", "SITS"),), tuple(rows), 1)
+    return Table("", (("model", *(f"{way} R@1" for way in WAYS), "STS", "SIS", "SITS"),), tuple(rows), 1)
 
 
-def unsure(folder: Path) -> tuple[Multiplicity, Multiplicity]:
+def unsure(folder: Path, name: str = "pcme") -> tuple[Multiplicity, Multiplicity]:
     """PCME's uncertainty of images and of captions against how many captions and images are true of them."""
-    world, model = Diorama.make("test"), make_model(str(folder / "models" / "pcme"))
+    world, model = Diorama.make("test"), make_model(str(folder / "models" / name))
     pictures = [world.picture(n) for n in range(len(world.scenes))]
     texts = [caption.text for caption in world.captions]
     owner = np.repeat(np.arange(len(pictures)), len(texts) // len(pictures))
@@ -147,6 +177,11 @@ def unsure(folder: Path) -> tuple[Multiplicity, Multiplicity]:
         multiplicity(uncertainty_of_images(model, pictures), world.truth.sum(axis=1)),
         multiplicity(uncertainty_of_texts(model, texts), world.truth.sum(axis=0), cluster=owner),
     )
+
+
+def spearman(found: Multiplicity) -> str:
+    r = found.spearman
+    return f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}]"
 
 
 def grounded_by(folder: Path) -> Table:
@@ -159,7 +194,7 @@ def grounded_by(folder: Path) -> Table:
 
 
 def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
-    images, captions = unsure(folder)
+    (images, captions), hardly = unsure(folder), unsure(folder, HARDLY)
     write(
         HERE / "pictures" / "uncertainty.svg", "", [], [uncertainty_panel({"images": images, "captions": captions}, "true matches")]
     )
@@ -170,8 +205,11 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
             markdown(
                 every_model(folder, found, (*POOLED, PROBABLE, *ATTENTION, "de-i2t", "de-t2t-i2t", "vse++-short", "scan-t2i-short"))
             ),
+            "\n### Region attention against pooling",
+            "Paired differences with 95 % intervals. The models named short, SGR and SAF were trained alike: one pass, batches of 32.\n",
+            markdown(against_pooled(found)),
             "\n### Which negatives count",
-            "The mean of both directions; for VSE over three seeds, with each in parentheses.\n",
+            "VSE with the hinge loss over all negatives of a batch (none), over the nearest that is still farther than the true one (semi-hard) or over the nearest (hardest): mean of three seeds [lowest, highest], or one seed.\n",
             markdown(mining(found)),
             "\n### Dual encoders, as in Crisscrossed Captions",
             "R@1 by what is true of a scene (i2t, t2i) and by what two captions or two scenes share (t2t from grade 3, i2i from 2.5), and Spearman's r with the grades.\n",
@@ -180,7 +218,7 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
             "Captions of known quality, as in the table above with the small grounding model:\n",
             markdown(grounded_by(folder)),
             "\n### Is PCME less sure of what has more matches?",
-            f"Spearman's r of its uncertainty with the number of true matches: {images.spearman.value:.2f} [{images.spearman.low:.2f}, {images.spearman.high:.2f}] for images, {captions.spearman.value:.2f} [{captions.spearman.low:.2f}, {captions.spearman.high:.2f}] for captions.\n",
+            f"Spearman's r of its uncertainty with the number of true matches: {spearman(images)} for images, {spearman(captions)} for captions. The same network after five steps: {spearman(hardly[0])} and {spearman(hardly[1])}.\n",
             "![PCME's uncertainty against the number of true matches](pictures/uncertainty.svg)",
             "",
         ]
@@ -190,6 +228,7 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
 def main(folder: Path) -> None:
     found = all_made(folder, JOBS) | {PROBABLE: by_probability(folder)}
     replace_block(HERE / "results.md", "zoo", page(folder, found))
+    replace_block(HERE.parent / "README.md", "zoo", markdown(in_short(found)))
 
 
 if __name__ == "__main__":

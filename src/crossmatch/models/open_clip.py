@@ -44,6 +44,41 @@ OPENAI_EXTRAS = ("input_resolution", "context_length", "vocab_size")  # numbers 
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode", "fill_color")
 
 
+def _numbers(count: int, above: float = -math.inf) -> Callable[[object], bool]:
+    """Whether something is as many finite numbers, all above a bound."""
+
+    def holds(value: object) -> bool:
+        if not isinstance(value, list) or len(value) != count:
+            return False
+        return all(isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) and n > above for n in value)
+
+    return holds
+
+
+def _whole(value: object, least: int = 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _one_of(*known: str) -> tuple[Callable[[object], bool], str]:
+    return (lambda value: value in known), f"one of {', '.join(known)}"
+
+
+Expected = Mapping[str, tuple[Callable[[object], bool], str]]  # what holds of a value, and in words
+DESCRIBED: Expected = {
+    "embed_dim": (_whole, "a whole number above 0"),
+    "vision_cfg": (lambda value: isinstance(value, Mapping), "a table"),
+    "text_cfg": (lambda value: isinstance(value, Mapping), "a table"),
+    "quick_gelu": (lambda value: isinstance(value, bool), "true or false"),
+}
+PREPARED: Expected = {
+    "mean": (_numbers(3), "three numbers"),
+    "std": (_numbers(3, above=0), "three numbers above 0"),
+    "interpolation": _one_of("bicubic", "bilinear", "random"),
+    "resize_mode": _one_of("shortest", "longest", "squash"),
+    "fill_color": (lambda value: _whole(value, 0) or _numbers(3, -1)(value), "a whole number or three, from 0"),
+}
+
+
 @dataclass(frozen=True)
 class Words:
     """What a name asks for: where the network is described, where its weights are, and the activation if it is said."""
@@ -195,9 +230,10 @@ def _described(words: Words) -> Found:
     try:
         described = json.loads(told.read_bytes())
         config = described["model_cfg"]
-        preprocessing = described.get("preprocess_cfg", {})
+        preprocessing = described.get("preprocess_cfg") or {}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CrossmatchError(f"{told} does not describe a model of open_clip: it has no model_cfg. Get it again.") from None
+    _require_described(told, config, preprocessing)
     usual = QUICK if config.get("quick_gelu") else PLAIN
     stored = read_stored(path)
     shown = Path(name).resolve().name if words.source.startswith(FOLDER) else name
@@ -205,6 +241,18 @@ def _described(words: Words) -> Found:
     known = agreed(words.name, Trained(usual, f"its {CONFIG} says so"), clue, words.activation)
     activation, notes = decided(words.name, usual, words.activation, known)
     return Found(words.source, config, path, stored, preprocessing, activation, notes)
+
+
+def _require_described(file: Path, config: object, preprocessing: object) -> None:
+    """What is read here of a description must be what it ought to be; the rest is open_clip's to refuse."""
+    for part, held, expected in (("model_cfg", config, DESCRIBED), ("preprocess_cfg", preprocessing, PREPARED)):
+        if not isinstance(held, Mapping):
+            raise CrossmatchError(f"{file}: {part} must be a table of names and values. Get the file again.")
+        for name, (holds, what) in expected.items():
+            if name in held and not holds(held[name]):
+                raise CrossmatchError(f"{file}: {name} of {part} must be {what}, not {held[name]!r:.60}. Mend it, or get it again.")
+    if "embed_dim" not in config:  # type: ignore[operator]
+        raise CrossmatchError(f"{file}: model_cfg lacks embed_dim, the number of dimensions. Get the file again.")
 
 
 def likely(weights: Mapping[str, Tensor]) -> list[str]:

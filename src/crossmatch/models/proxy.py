@@ -7,12 +7,13 @@ import importlib.util
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crossmatch.core.arrays import IdArray
 from crossmatch.core.benchmark import Retrieval
@@ -56,6 +57,16 @@ class CaptionProxy:
     @property
     def signature(self) -> str:
         return f"caption-proxy:{self.path.name}|file:{file_hash(self.path)}|text:{self.text.signature}"
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens of a text the encoder reads, where it says so."""
+        return getattr(self.text, "longest", None)
+
+    def truncated(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts the encoder cuts off; none where it reads all of them."""
+        tell = getattr(self.text, "truncated", None)
+        return np.zeros(len(texts), dtype=bool) if tell is None else np.asarray(tell(texts))
 
     def scores(self, data: Retrieval | Similarity | Trials) -> Embeddings | TrialScores:
         """Embeddings of the images' and the collection's captions; for trials, the similarities within each of them.

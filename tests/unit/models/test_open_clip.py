@@ -340,6 +340,30 @@ def test_a_folder_without_its_parts(library: Any, tmp_path: Path) -> None:
         open_clip_model(f"local-dir:{tmp_path}")
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"model_cfg": []}, "model_cfg must be a table"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": "squash"}, "preprocess_cfg must be a table"),
+        ({"model_cfg": {"vision_cfg": {}}}, "model_cfg lacks embed_dim"),
+        ({"model_cfg": CONFIG | {"embed_dim": "64"}}, "embed_dim of model_cfg must be a whole number above 0, not '64'"),
+        ({"model_cfg": CONFIG | {"quick_gelu": "no"}}, "quick_gelu of model_cfg must be true or false"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"std": [0, 0, 0]}}, "std of preprocess_cfg must be three numbers above 0"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"mean": [0.5]}}, "mean of preprocess_cfg must be three numbers"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"mean": ["0", "0", "0"]}}, "mean of preprocess_cfg must be three numbers"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"resize_mode": []}}, "resize_mode of preprocess_cfg must be one of shortest"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"fill_color": -1}}, "fill_color of preprocess_cfg must be a whole number"),
+    ],
+)
+def test_a_description_with_odd_values_is_refused_by_name(
+    library: Any, quick: Any, tmp_path: Path, told: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(told))
+    save(tmp_path / "a.bin", quick)
+    with pytest.raises(CrossmatchError, match=said):
+        open_clip_model(f"local-dir:{tmp_path}")
+
+
 def test_a_tag_with_quickgelu_is_corrected_and_said(
     library: Any, quick: Any, hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

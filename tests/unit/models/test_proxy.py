@@ -14,6 +14,7 @@ from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.trials import Trials
+from crossmatch.inputs import truncated
 from crossmatch.models import proxy
 from crossmatch.models.abilities import abilities
 from crossmatch.models.proxy import CaptionProxy, image_number, read_captions
@@ -50,6 +51,20 @@ def test_spellings_of_one_id_are_one_image(written, asked, told):
     said = model.scores(retrieval(asked, "7"))
     assert said.image_ids.tolist() == [asked, "7"]
     assert said.image_vectors[0].argmax() != said.image_vectors[1].argmax()
+
+
+def test_captions_that_the_encoder_cuts_are_counted_and_said(written):
+    class Short(TfIdf):
+        longest = 4
+
+        def truncated(self, texts):
+            return np.array([len(text.split()) > self.longest for text in texts], dtype=bool)
+
+    file, asked = written({"1": "a cat", "7": "a dog"}), retrieval("1", "7")
+    notes, counts = truncated(CaptionProxy(file, read_captions(file), Short()), asked)
+    assert counts == {"truncated-captions": 2}
+    assert notes[0].startswith("2 of 4 captions are longer than the 4 tokens")
+    assert truncated(CaptionProxy.from_name(f"{file}+tfidf"), asked) == ((), {})
 
 
 @pytest.mark.parametrize("name", ["IMG_0007.jpg", "7a", "", "COCO_val2014_.jpg", "photo-12"])
