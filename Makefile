@@ -46,6 +46,8 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_language.py
 	$(BIN)/python docs/make_caption_results.py
 	$(BIN)/python docs/make_photo_results.py
+	$(BIN)/python docs/make_zoo_results.py
+	$(BIN)/python docs/make_training_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,8 +1,9 @@
 """How much of a step of self-critical training the reward takes, and beam search for many images at once against one by one.
 
-The captioners have the sizes of their recipes for the embedded world, whose captions they are trained on: 5 for each of some
-scenes, whose regions are random numbers, as nothing here depends on what they show. Each first learns from these captions for a
-few steps, so that its captions are about as long as they will be.
+The captioners have the sizes of their recipes for the embedded world, whose captions they are trained on: 5 for each of as many
+scenes as recipes train on, since the reward's tables grow with the references. Their regions are random numbers, as nothing here
+depends on what they show. Each captioner first learns from these captions for a few steps, so that its own are about as long as
+they will be.
 
     reward   CIDEr-D of 128 drawn and 128 greedy captions against the whole step: encoding, both decodings, reward, gradient, Adam.
              At most a tenth is asked for.
@@ -11,7 +12,7 @@ few steps, so that its captions are about as long as they will be.
 
 `limit_ratio` is at most 1 where the limit is kept.
 
-    python bench/scst.py [--case reward beam] [--families show-tell show-att-tell updown] [--scenes 400] [--threads 2]
+    python bench/scst.py [--case reward beam] [--families show-tell show-att-tell updown] [--scenes 10000] [--threads 2]
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def stepped(model: Any, optimiser: torch.optim.Optimizer, loss: torch.Tensor) ->
 
 
 def reward_case(name: str, model: Any, training: Training, repeat: int) -> dict[str, Any]:
-    reward, longest = Reward.of(training.data, model.vocabulary), load_recipe(f"{name}-scst").objective["longest"]
+    reward = Reward.of(training.data, model.vocabulary, load_recipe(f"{name}-scst").objective["end"])
     inside = []
 
     def timed(numbers: np.ndarray, image: np.ndarray) -> np.ndarray:
@@ -93,11 +94,12 @@ def reward_case(name: str, model: Any, training: Training, repeat: int) -> dict[
     whole = []
     for batch in (next(batches) for _ in range(repeat + 1)):
         begun = time.perf_counter()
-        stepped(model, optimiser, objective(model.match, batch, {"longest": longest}))
+        stepped(model, optimiser, objective(model.match, batch, {}))
         whole.append(time.perf_counter() - begun)
     ours, step = float(np.median(inside[1:])), float(np.median(whole[1:]))  # the first has memory to ask for
     return {
-        "workload": f"scst/{name}/reward/2x{BATCH}", "ours_s": round(ours, 5), "peer": "the whole step", "peer_s": round(step, 4),
+        "workload": f"scst/{name}/reward/2x{BATCH}/{len(training.data.store)}", "ours_s": round(ours, 5),
+        "peer": "the whole step", "peer_s": round(step, 4),
         "ratio": round(step / ours, 1), "share": round(ours / step, 4), "limit_ratio": round(ours / step / SHARE, 3),
     }  # fmt: skip
 
@@ -133,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", nargs="+", choices=("reward", "beam"), default=["reward", "beam"])
     parser.add_argument("--families", nargs="+", default=["show-tell", "show-att-tell", "updown"])
-    parser.add_argument("--scenes", type=int, default=400)
+    parser.add_argument("--scenes", type=int, default=10_000, help="whose captions are the references")
     parser.add_argument("--steps", type=int, default=150, help="of cross-entropy beforehand")
     parser.add_argument("--images", type=int, default=256, help="that beam search tells")
     parser.add_argument("--threads", type=int, default=2)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def replace_block(path: Path, name: str, text: str) -> None:
-    """Put `text` between `<!-- begin name -->` and `<!-- end name -->`."""
+def require_block(path: Path, name: str) -> tuple[str, str]:
+    """What stands before and after the text between `<!-- begin name -->` and `<!-- end name -->`, the marks included."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
     page = path.read_text(encoding="utf-8")
     if begin not in page or end not in page:
         raise SystemExit(f"{path} has no block {name}. Add the lines {begin.strip()} and {end.strip()} where it belongs.")
     before, _, rest = page.partition(begin)
-    path.write_text(before + begin + text.rstrip() + "\n" + end + rest.partition(end)[2], encoding="utf-8")
+    return before + begin, end + rest.partition(end)[2]
+
+
+def replace_block(path: Path, name: str, text: str) -> None:
+    """Put `text` between `<!-- begin name -->` and `<!-- end name -->`."""
+    before, after = require_block(path, name)
+    path.write_text(before + text.rstrip() + "\n" + after, encoding="utf-8")

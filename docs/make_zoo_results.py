@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import crossmatch as cm
-from blocks import replace_block
+from blocks import replace_block, require_block
 from crossmatch.diorama.world import SIZES, Diorama
 from crossmatch.models import make_model
 from crossmatch.models.zoo.model import uncertainty_of_images, uncertainty_of_texts
@@ -226,6 +226,7 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
 
 
 def main(folder: Path) -> None:
+    require_block(HERE / "results.md", "zoo")
     found = all_made(folder, JOBS) | {PROBABLE: by_probability(folder)}
     replace_block(HERE / "results.md", "zoo", page(folder, found))
     replace_block(HERE.parent / "README.md", "zoo", markdown(in_short(found)))

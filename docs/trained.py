@@ -57,6 +57,8 @@ def all_made(folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, cm.Result
     left = list(jobs)
     while left:
         ready = [job for job in left if not job.begin or job.begin in found]
+        if not ready:
+            raise SystemExit(f"{left[0].name} begins with {left[0].begin}, which no job makes. Add the job.")
         with ThreadPoolExecutor(2) as pool:
             found |= zip((job.name for job in ready), pool.map(lambda job: made(folder, job), ready), strict=True)
         left = [job for job in left if job.name not in found]

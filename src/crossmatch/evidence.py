@@ -24,7 +24,7 @@ from crossmatch.core.standing import Standing, with_absent
 from crossmatch.core.sweep import exact_scores, sweep
 from crossmatch.core.trials import Trials
 from crossmatch.inputs import animated, truncated
-from crossmatch.models.abilities import ImageEncoder, TextEncoder, outcomes_of, scores_of
+from crossmatch.models.abilities import ImageEncoder, TextEncoder, abilities, outcomes_of, scores_of
 from crossmatch.models.cache import BATCH, ScoreCache
 
 MACRO = "macro"  # the part in which every category counts the same
@@ -113,6 +113,7 @@ def _found(model: object, tasks: list[Task], asking: Asking) -> tuple[list[Task]
         return shared, [(parts, notes + notes_on(answered)) for (parts, notes), (answered, _) in zip(found, came, strict=True)]
     ordered = _in_order(tasks)
     assert not isinstance(ordered[0].data, Trials)
+    _require_able(model, ordered)
     said = scores_of(model, ordered[0].data, partial=asking.limited, **how)
     own = tuple(getattr(model, "notes", ()))
     return ordered, [(parts, notes + own) for parts, notes in _parts(said, ordered)]
@@ -186,7 +187,15 @@ def _asked(task: Task) -> dict[str, tuple[str, str]]:
     return {d if d in alone else f"{d}/{name}": (d, name) for d, name in pairs}
 
 
-def _require_some(said: Scores, able: Sequence[str], asked: Mapping[str, tuple[str, str]], task: Task) -> None:
+def _require_able(model: object, tasks: Sequence[Task]) -> None:
+    """Refuse, before anything is embedded, what a model of one side alone cannot answer."""
+    one_sided: dict[tuple[str, ...], tuple[str, ...]] = {("embed texts",): ("t2t",), ("embed images",): ("i2i",)}
+    able = one_sided.get(abilities(model))
+    for task in tasks if able else ():
+        _require_some(None, able or (), _asked(task), task)
+
+
+def _require_some(said: Scores | None, able: Sequence[str], asked: Mapping[str, tuple[str, str]], task: Task) -> None:
     if any(direction in able for direction, _ in asked.values()):
         return
     needs = " and ".join(dict.fromkeys(direction for direction, _ in asked.values()))
@@ -199,8 +208,8 @@ def _require_some(said: Scores, able: Sequence[str], asked: Mapping[str, tuple[s
 def _remedy(able: Sequence[str]) -> str:
     """What a model that knows one side only can be asked."""
     one_sided = {
-        "t2t": "A model of texts can run cxc (t2t) and cxc-sts.",
-        "i2i": "A model of images can run cxc (i2i) and cxc-sis.",
+        "t2t": "A model of texts can run cxc (t2t) and cxc-sts, or diorama/cxc and diorama/sts, which need no data.",
+        "i2i": "A model of images can run cxc (i2i) and cxc-sis, or diorama/cxc and diorama/sis, which need no data.",
     }
     return one_sided.get(able[0], "") if len(able) == 1 else "Embeddings of both sides would do."
 

@@ -64,7 +64,12 @@ def demo(output: Path, size: str) -> None:
 
 
 @cli.command()
-@click.option("-m", "--model", required=True, help="A model: random, oracle, precomputed:FILE, a trained folder (see `models`).")
+@click.option(
+    "-m",
+    "--model",
+    required=True,
+    help="A model: conse, open_clip:…, hf:…, file.py:NAME, precomputed:FILE, a trained folder, … (see `models`).",
+)
 @click.option(
     "-t",
     "--task",

@@ -37,7 +37,7 @@ def score_cache(cache: Path | None, no_cache: bool) -> ScoreCache | None:
 
 @click.group("cache")
 def cache_group() -> None:
-    """See and clear what is kept: scores of models that score pairs, and embeddings of images and texts."""
+    """See and clear what is kept: scores of models that score pairs, embeddings of images and texts, and what trainings saw."""
 
 
 @cache_group.command("list")
@@ -72,7 +72,7 @@ def list_cache(cache: Path | None) -> None:
 
 @cache_group.command("clear")
 @click.option("--cache", type=FOLDER, help="The folder, if it is not the usual one.")
-@click.option("--system", help="Clear what is kept of this model alone (its signature, as `cache list` shows it).")
+@click.option("--system", help="Clear what is kept of this model alone (its signature or its key, as `cache list` shows them).")
 @click.option("--features", is_flag=True, help="Also what trainings saw and read: features of regions and texts, and encoders.")
 def clear_cache(cache: Path | None, system: str | None, features: bool) -> None:
     """Remove what is kept, and nothing else that may be in the folder."""
@@ -80,10 +80,12 @@ def clear_cache(cache: Path | None, system: str | None, features: bool) -> None:
 
     from crossmatch.core.places import features_folder
     from crossmatch.models.cache import default_folder
-    from crossmatch.models.embedding_cache import clear_embeddings
-    from crossmatch.models.shelf import clear
+    from crossmatch.models.embedding_cache import clear_embeddings, held_embeddings
+    from crossmatch.models.shelf import clear, held
 
     folder = cache or default_folder()
+    by_key = {h.folder.name: h.system for h in held(folder)} | {h.folder.name: h.system for h in held_embeddings(folder)}
+    system = by_key.get(system, system) if system else system
     gone, vectors = clear(folder, system), clear_embeddings(folder, system)
     click.echo(
         f"removed the scores of {len(gone):,} models and collections, {sum(h.bytes for h in gone) / 1e6:,.1f} MB, and the "

@@ -11,7 +11,7 @@ from crossmatch.core.errors import WrongWords
 
 WORLD = "diorama"
 TASK = "diorama/retrieval"  # the task that has its images and references
-DECODINGS = {"greedy": "greedy", "sample": "sampled", "beam": "beam"}  # as one says it, and as a model is told
+WAYS = {"greedy": "greedy", "sample": "sampled", "beam": "beam"}  # as one says it, and as `Telling` does
 
 
 @click.command("generate")
@@ -29,7 +29,7 @@ DECODINGS = {"greedy": "greedy", "sample": "sampled", "beam": "beam"}  # as one 
 @click.option("--split", help="Split of the data, where there are several.  [default: the task's own; diorama: test]")
 @click.option("--size", help="Size of the world, for diorama: default, coco, tiny.")
 @click.option(
-    "--decoding", type=click.Choice(list(DECODINGS)), help="How a caption is found.  [default: the model's own, which is beam]"
+    "--decoding", type=click.Choice(list(WAYS)), help="How a caption is found.  [default: the model's own, which is beam]"
 )
 @click.option("--width", type=click.IntRange(1), help="Captions that a beam search follows.  [default: 5]")
 @click.option("--length-penalty", type=float, help="Of a beam search: the power of its length that a log-likelihood is divided by.")
@@ -45,17 +45,14 @@ def generate_command(model: str, data: str, output: Path, split: str | None, siz
     from crossmatch.benchmarks import load_data
     from crossmatch.core.trials import Trials
     from crossmatch.models import make_model
-    from crossmatch.models.generation import chosen_images, decoding_of, require_teller, told_captions, write_results
+    from crossmatch.models.generation import chosen_images, cut_short, require_teller, told_captions, write_results
     from crossmatch.models.pair_cache import items_of
+    from crossmatch.models.telling import decoding_of
 
     if output.suffix.lower() != ".json":
         raise WrongWords(f"{output} should end in .json, as COCO's files of results do. Name it so.")
-    if decoding is None:  # an option may say which is meant
-        decoding = (
-            "sample" if temperature is not None or seed is not None else "beam" if width or length_penalty is not None else None
-        )
     asked = {"width": width, "length_penalty": length_penalty, "temperature": temperature, "seed": seed}
-    how = decoding_of({"decoding": None if decoding is None else DECODINGS[decoding], **asked})
+    how = decoding_of({"decoding": decoding and WAYS[decoding], **asked})
     teller = require_teller(make_model(model), model)
     options: dict[str, Any] = {key: value for key, value in (("split", split), ("size", size)) if value is not None}
     task = task_of(data)
@@ -67,9 +64,10 @@ def generate_command(model: str, data: str, output: Path, split: str | None, siz
     wanted = "".join(f"+{key}={value}" for key, value in options.items())
     partial = " --partial" if len(captions) < collection.shape[0] else ""
     scored = "FILE" if isinstance(loaded, Trials) else f"{task}{wanted}"
-    click.echo(
-        f"{output} · {len(captions):,} captions · crossmatch captions score --candidates {output} --references {scored}{partial}"
-    )
+    cut = cut_short(teller, captions)
+    unended = f" · {cut:,} of them ({cut / len(captions):.1%}) did not end and were cut" if cut else ""
+    advice = f"crossmatch captions score --candidates {output} --references {scored}{partial}"
+    click.echo(f"{output} · {len(captions):,} captions{unended} · {advice}")
 
 
 def task_of(words: str) -> str:

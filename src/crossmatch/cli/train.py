@@ -105,11 +105,12 @@ def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: P
     told = model.recipe
     trials = hasattr(model, "caption_regions")  # a captioner looks at all pairs one by one
     of_world = "diorama/bison" if trials else "diorama/retrieval"
+    small = "" if size == "default" or data != "diorama" else f" --size {size}"
     task = of_world if data == "diorama" else data if data.startswith("collection:") else "TASK"
     words = told.get("validated_by", "hits in validation add up to")  # earlier folders did not say it
     click.echo(
         f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f} · "
-        f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}"
+        f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}{small}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, and nothing when piped."""
+"""A progress bar on a terminal; when piped, a line for what takes long and nothing else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def announce(said: str) -> None:
+    """What begins, or how far it is, in a line on standard error where there is no terminal that shows a bar."""
+    if not sys.stderr.isatty():
+        print(said, file=sys.stderr)
 
 
 def track(items: Sequence[T], label: str) -> Iterator[T]:

@@ -200,16 +200,20 @@ def bivlc(split: str = "test", size: str = "default") -> Trials:
     A picture of two striped red palm trees to the left of a little striped blue fish by a lake.
     A picture of two striped red palm trees to the left of a little striped blue duck by a lake.
     """
-    world, made = _world(split, size), made_bivlc(split, size)
+    return in_two_styles(_world(split, size), made_bivlc(split, size))
+
+
+def in_two_styles(world: Diorama, made: tuple[Made, ...]) -> Trials:
+    """Two images and two captions for each edit: the scene as the world draws it, and the edited one as the generator does."""
     edited = {one.name: one.edited for one in made}
-    places = {f"{split}-{n:05d}": n for n in range(len(world.scenes))}
+    places = {f"{world.split}-{n:05d}": n for n in range(len(world.scenes))}
 
     def open_image(name: str) -> Image:
         from .draw import draw
 
         return draw(edited[name], "generator") if name in edited else world.picture(places[name])
 
-    return _trials(made, [[f"{split}-{one.number:05d}", one.name] for one in made], open_image)
+    return _trials(made, [[f"{world.split}-{one.number:05d}", one.name] for one in made], open_image)
 
 
 def sugarcrepe(split: str = "test", size: str = "default") -> Trials:

@@ -50,6 +50,13 @@ def _precomputed(rest: str) -> object:
     return Precomputed(Path(rest))
 
 
+def _untrained(folder: str, example: str = "dual") -> WrongWords:
+    """Why a folder is no model: its training was interrupted, or there was none."""
+    if (Path(folder) / "checkpoints").is_dir():
+        return WrongWords(f"the training in {folder} is not finished. Start it again with the same words, and it goes on.")
+    return WrongWords(f"there is no trained model in {folder}. Train one: crossmatch train {example} -o {folder}")
+
+
 def _folder(family: str, example: str, load: Callable[[Path], object]) -> Callable[[str], object]:
     """How to make a model of a family that is trained here; `example` is a recipe of it."""
 
@@ -57,7 +64,7 @@ def _folder(family: str, example: str, load: Callable[[Path], object]) -> Callab
         if not rest:
             raise WrongWords(f"{family} needs the folder of a trained model, as in {family}:runs/{family}")
         if not (Path(rest) / "model.json").is_file():
-            raise WrongWords(f"there is no trained model in {rest}. Train one: crossmatch train {example} -o {rest}")
+            raise _untrained(rest, example)
         return load(Path(rest))
 
     return make
@@ -228,5 +235,5 @@ def make_model(name: str) -> object:
 
         return user_model(name)
     if "/" in family and family not in families():
-        raise WrongWords(f"there is no trained model in {name}. Train one: crossmatch train dual -o {name}")
+        raise _untrained(name)
     return families()[family].make(rest)

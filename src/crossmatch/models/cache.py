@@ -245,7 +245,10 @@ def kept_scores(
         yield None
         return
     if not isinstance(system, str) or not system.strip():
-        cache.tell("scores are not kept: the model has no signature to know it by. Give it one that changes with its weights")
+        cache.tell(
+            "scores are not kept: the model has no signature to know it by. Give it one that changes with its weights: "
+            'signature = "mine-1"'
+        )
         yield None
         return
     key = cache_key(system, collection, batch, *facts)

@@ -229,7 +229,8 @@ def kept_embeddings(cache: ScoreCache | None, system: str | None) -> Iterator[Em
     if cache is None or system is None:
         if cache is not None:
             cache.tell(
-                "embeddings are not kept: the model has no signature to know it by. Give it one that changes with its weights"
+                "embeddings are not kept: the model has no signature to know it by. Give it one that changes with its weights: "
+                'signature = "mine-1"'
             )
         yield None
         return

@@ -22,7 +22,6 @@ from crossmatch.models.pipeline import ahead, usual_workers
 
 IMAGES = 64  # that are told of at a time; always, where words are drawn
 DRAWN = "sampled"  # the decoding that depends on chance
-TAKEN = {"greedy": (), DRAWN: ("temperature", "seed"), "beam": ("width", "length_penalty")}  # what each decoding may be told
 
 
 def require_teller(model: object, name: str) -> Teller:
@@ -39,34 +38,14 @@ def require_teller(model: object, name: str) -> Teller:
     )
 
 
-def decoding_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, of how captions are told; an option that does not go with the decoding is refused.
-
-    >>> decoding_of({"decoding": "greedy", "width": None})
-    {'decoding': 'greedy'}
-    >>> decoding_of({"decoding": "greedy", "width": 3})
-    Traceback (most recent call last):
-    ...
-    crossmatch.core.errors.WrongWords: greedy decoding has no width; beam has. Leave it out, or choose that decoding.
-    """
-    asked = {key: value for key, value in given.items() if value is not None}
-    decoding = asked.get("decoding")
-    foreign = next((key for key in asked if key != "decoding" and decoding is not None and key not in TAKEN[decoding]), None)
-    if foreign is not None:
-        home = next(name for name, takes in TAKEN.items() if foreign in takes)
-        word = foreign.replace("_", " ")
-        raise WrongWords(f"{decoding} decoding has no {word}; {home} has. Leave it out, or choose that decoding.")
-    return asked
-
-
 def told_captions(
     model: Teller, collection: Collection, *, batch: int = IMAGES, workers: int | None = None, **how: Any
 ) -> dict[str, str]:
     """A caption for each image, by its id, in the order of the collection.
 
-    `how` goes to the model: `decoding` ("greedy", "sampled" or "beam"), `width`, `length_penalty`, `temperature`, `seed`. Where
-    words are drawn, images are told of in groups of one size, each with a seed that follows from `seed` and its place: neither the
-    batch nor how many images there are changes what is said of one.
+    `how` goes to the model: options of `crossmatch.models.telling`. Where words are drawn, images are told of in groups of one
+    size, each with a seed that follows from `seed` and its place: neither the batch nor how many images there are changes what is
+    said of one.
 
     >>> class Size:
     ...     def caption(self, images):
@@ -121,6 +100,12 @@ def _checked(given: Any, names: Sequence[str]) -> list[str]:
         if not isinstance(text, str) or text != text.encode(errors="replace").decode():
             raise CrossmatchError(f"caption(images) gave {text!r:.60} for image {name!r}; a text was expected.")
     return [" ".join(text.split()) for text in said]
+
+
+def cut_short(model: object, captions: Mapping[str, str]) -> int:
+    """How many of its captions did not end and were cut by a model, if it can say (`cut_short`); else none."""
+    asked = getattr(model, "cut_short", None)
+    return 0 if asked is None else int(np.sum(asked(list(captions.values()))))
 
 
 def chosen_images(collection: Collection, limit: int | None) -> Collection:

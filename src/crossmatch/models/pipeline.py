@@ -208,7 +208,8 @@ def _checked(given: ArrayLike, asked: list[int], label: str, named: Callable[[in
     part, expected = np.array(as_array(given, label)), len(asked)
     if part.ndim != 2 or len(part) != expected:
         raise CrossmatchError(
-            f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected."
+            f"{label}: {expected} items gave an array of shape {part.shape}; ({expected}, dimensions) was expected: a row for each "
+            "item, in order."
         )
     if part.dtype.kind not in "fiub":
         raise CrossmatchError(f"{label}: the vectors have dtype {part.dtype}; real numbers were expected.")

@@ -30,7 +30,7 @@ from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.pictures import BadPicture, fingerprint, opened
 from crossmatch.core.places import cores, features_folder
-from crossmatch.core.progress import track
+from crossmatch.core.progress import announce, track
 from crossmatch.core.whole import UNFINISHED, whole_file
 from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.scenes import Scene
@@ -102,6 +102,7 @@ def ready(settings: Extractor) -> Encoded:
     path = folder / f"namer-{_digest(facts)}.pt"
     with writing(folder), _alone(folder, path.with_suffix(".lock").name):
         if not _loaded(made.net, path):
+            announce("learning to name regions of the embedded world, once: the frozen image encoder of all trainings on it")
             net, _ = train_namer(settings, made.side)
             made.net.load_state_dict(net.state_dict())
             with whole_file(path) as file:

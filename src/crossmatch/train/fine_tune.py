@@ -131,8 +131,10 @@ def _require(recipe: Recipe, begin: str, data: str, asked: Asked) -> None:
             f"the recipe {recipe.name} is of the family {recipe.family!r}; {begin} is fine-tuned by those of {FAMILY!r}: "
             "clip-in-batch, clip-hard-texts or clip-hard-pairs."
         )
-    if not data.startswith("collection:"):
-        raise WrongWords(f"{begin} looks at pictures, and {data} gives none to train on. Name a folder: --data collection:FOLDER")
+    if data.startswith("precomp:"):
+        raise WrongWords(
+            f"{begin} looks at pictures, and {data} has regions alone. Name others: --data collection:FOLDER, or diorama"
+        )
     if asked.regions is not None:
         raise WrongWords(f"{begin} looks at pictures, not at regions. Leave --regions out.")
 

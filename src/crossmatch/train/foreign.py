@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from crossmatch.core.errors import MissingDependency, WrongWords
 from crossmatch.core.pictures import opened
 from crossmatch.core.whole import whole_file
 from crossmatch.models.folder import weights_of
+from crossmatch.models.zoo.clip import scale_of
 
 try:
     import torch
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 WEIGHTS = "open_clip.pt"
 CONFIG, BINARY = "open_clip_config.json", "open_clip_pytorch_model.bin"
 SAVING = ".saving-"  # how a folder is called whose files are not yet all there
-LARGEST_SCALE = 100.0  # logits are never multiplied by more; radford2021clip, sec. 2.5
 AT_ONCE = 64  # items that are embedded together to be judged
 
 
@@ -119,10 +118,8 @@ class Towers(nn.Module):
         return images @ texts.T
 
     def scale(self) -> Tensor:
-        """What cosines are multiplied by before they compete, 1/τ, put back between 1 and 100 as the released code does."""
-        with torch.no_grad():
-            self.logit_scale.clamp_(0.0, math.log(LARGEST_SCALE))
-        return self.logit_scale.exp()
+        """What cosines are multiplied by before they compete, 1/τ."""
+        return scale_of(self.logit_scale)
 
 
 @dataclass(eq=False)

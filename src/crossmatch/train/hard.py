@@ -14,16 +14,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.arrays import IntArray
+from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.whole import whole_file
 from crossmatch.diorama.dice import Dice
-from crossmatch.diorama.edits import IN_PICTURES, TRIES, Edit, holds, misleading, realised
+from crossmatch.diorama.edits import IN_PICTURES, IN_WORDS, TRIES, Edit, holds, misleading, realised
 from crossmatch.diorama.grammar import word
 from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.rearrange import groups_of, versions
@@ -38,6 +39,9 @@ try:
     import torch
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 AT_ONCE = 64  # pairs that are compared with their negatives together
 PARTS_PER_MILLION = 1_000_000
@@ -55,7 +59,8 @@ def trial_accuracy(model: Any, held: TrainingSet) -> dict[str, float]:
         tpos2i    the caption takes its image rather than the negative one
         tneg2i    the negative caption takes the negative image
 
-    A tie loses. Source: miranda2024bivlc, sec. 3.2, and app. E.3 for choosing an epoch by the accuracy on held-out pairs.
+    On the embedded world all four are asked of every recipe, whatever negatives it is trained with (see `diorama_trials`). A tie
+    loses. Source: miranda2024bivlc, sec. 3.2, and app. E.3 for choosing an epoch by the accuracy on held-out pairs.
     """
     assert held.hard is not None
     model.net.eval()
@@ -123,6 +128,12 @@ def diorama_negatives(
 ) -> TrainingSet:
     """A split of the embedded world with an edit of each scene as hard negatives; `plain` is the split itself.
 
+    The links are the same whatever the kind: the captions that an edit changes, each with its image. What differs:
+
+        pairs     the caption after the edit, and the scene after it, as `trials.bivlc` has them
+        texts     the caption after an edit as `trials.sugarcrepe` has it, which is another one where it adds (see `in_words`)
+        unused    neither: only other links of a batch are negatives
+
     Whatever the share of wrong images, the edits are the same, and more noise spoils what less noise spoils, and more.
     """
     edits = diorama_edits(split, images, negatives)
@@ -130,6 +141,8 @@ def diorama_negatives(
         raise CrossmatchError(f"{images} scenes of the split {split} can be edited {len(edits)} times. Ask for more scenes.")
     links = np.asarray([(n, CAPTIONS_PER_SCENE * n + place) for n, place, _, _ in edits], dtype=np.int64)
     texts = [text for _, _, _, text in edits]
+    if negatives.kind == "unused":
+        return replace(plain, links=links)
     if negatives.kind == "texts":
         return hardened(plain, links, texts)
     wrong = np.asarray([is_wrong(negatives, split, n, category) for n, _, category, _ in edits])
@@ -137,6 +150,16 @@ def diorama_negatives(
     if wrong.any():
         stores.append(_store(split, images, features, negatives, WHICH[1]))
     return hardened(plain, links, texts, Joined(tuple(stores)), np.arange(len(edits)) + len(edits) * wrong)
+
+
+def diorama_trials(
+    plain: TrainingSet, split: str, images: int, features: Mapping[str, Any], negatives: NegativeSettings
+) -> TrainingSet:
+    """The trials by which an epoch is judged, the same for every kind of negatives and every share of wrong images.
+
+    Two images and two captions each, as in `trials.bivlc`: pairs whose images all show their edits.
+    """
+    return diorama_negatives(plain, split, images, features, replace(negatives, kind="pairs", noise=0.0))
 
 
 def is_wrong(negatives: NegativeSettings, split: str, n: int, category: str) -> bool:
@@ -152,6 +175,7 @@ class Edited(NamedTuple):
     """An edit of scene n: which of its captions it changes, and the scene after it."""
 
     number: int
+    drawn: tuple[str, ...]  # the categories that were drawn for it: its own is the last, those before it came to nothing
     place: int
     edit: Edit
     scene: Scene
@@ -169,13 +193,16 @@ def edited(split: str, n: int, each: int = 1, seed: int = 0) -> Iterator[Edited]
     """
     dice, scene = Dice("hard", seed, split, n), sample_scene("diorama", 0, split, n)
     wordings, found = word(scene, "diorama", 0, split, n), 0
+    drawn: list[str] = []
     for category in dice.shuffled(tuple(IN_PICTURES)):
         if found == each:
             return
+        drawn.append(category)
         made = next(_proposed(dice, scene, wordings, category), None)
         if made is not None:
             found += 1
-            yield Edited(n, *made)
+            yield Edited(n, tuple(drawn), *made)
+            drawn = []
 
 
 def _proposed(dice: Dice, scene: Scene, wordings: Sequence[Any], category: str) -> Iterator[tuple[int, Edit, Scene]]:
@@ -184,6 +211,27 @@ def _proposed(dice: Dice, scene: Scene, wordings: Sequence[Any], category: str) 
             after = realised(scene, edit, dice) if misleading(scene, edit) else None
             if after is not None:
                 yield place, edit, after
+
+
+def in_words(one: Edited, split: str, seed: int = 0) -> Edit:
+    """An edit of the same caption as SugarCrepe has it: the first of the drawn categories that words alone allow.
+
+    Where no picture is edited, any caption can be added to, and not only one with a number that the addition makes false. So some
+    captions have something added that for a pair have something replaced or swapped, or something else added; all others have the
+    same edit.
+
+    >>> three = [one for n in (0, 5, 8) for one in edited("train", n)]
+    >>> [(one.edit.category, in_words(one, "train").category) for one in three]
+    [('replace/att', 'replace/att'), ('add/att', 'add/att'), ('swap/att', 'add/obj')]
+    """
+    scene = sample_scene("diorama", 0, split, one.number)
+    for category in one.drawn:
+        if IN_WORDS[category] is not IN_PICTURES[category]:
+            dice = Dice("in words", seed, split, one.number, category)
+            for edit in IN_WORDS[category](dice, scene, one.edit.positive):
+                if misleading(scene, edit) and realised(scene, edit, dice, unlike=False):
+                    return edit
+    return one.edit
 
 
 def unedited(one: Edited, split: str, seed: int = 0) -> Scene:
@@ -208,22 +256,24 @@ def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[
     from crossmatch.core.places import features_folder
     from crossmatch.train.features import writing
 
-    facts = [split, images, negatives.each, negatives.seed, _probe(split, negatives)]
+    words = negatives.kind == "texts"
+    facts = [split, images, negatives.each, negatives.seed, words, _probe(split, negatives)]
     digest = hashlib.sha256(json.dumps(["edits", *facts]).encode()).hexdigest()[:16]
     path = features_folder() / f"edits-{digest}.json"
     try:
         return [(n, place, category, text) for n, place, category, text in json.loads(path.read_bytes())]
     except (OSError, ValueError, TypeError):  # absent, or damaged: made anew
         pass
-    parts = in_parts(partial(_told, negatives.each, negatives.seed), split, images, 0)
+    parts = in_parts(partial(_told, negatives.each, negatives.seed, words), split, images, 0)
     found = [one for part in parts for one in part]
     with writing(path.parent), whole_file(path) as file:
         file.write(json.dumps(found).encode())
     return found
 
 
-def _told(each: int, seed: int, part: Part) -> list[tuple[int, int, str, str]]:
-    return [(one.number, one.place, one.edit.category, one.edit.negative.caption.text) for one in _of(part, each, seed)]
+def _told(each: int, seed: int, words: bool, part: Part) -> list[tuple[int, int, str, str]]:
+    made = ((one, in_words(one, part[0], seed) if words else one.edit) for one in _of(part, each, seed))
+    return [(one.number, one.place, edit.category, edit.negative.text) for one, edit in made]
 
 
 def _of(part: Part, each: int, seed: int) -> Iterator[Edited]:
@@ -235,9 +285,8 @@ def _of(part: Part, each: int, seed: int) -> Iterator[Edited]:
 def _probe(split: str, negatives: NegativeSettings) -> str:
     """What edits are like today: those of the first scenes, with what is drawn for them."""
     few = [one for n in range(4) for one in edited(split, n, negatives.each, negatives.seed)]
-    told = [
-        (one.place, one.edit.negative.caption.text, one.scene.things, unedited(one, split, negatives.seed).things) for one in few
-    ]
+    texts = [(one.place, one.edit.negative.text, in_words(one, split, negatives.seed).negative.text) for one in few]
+    told = [texts, *((one.scene.things, unedited(one, split, negatives.seed).things) for one in few)]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -248,7 +297,12 @@ def _store(split: str, images: int, features: Mapping[str, Any], negatives: Nega
     """The negative images of all edits: what is `which` of them, in the style that was asked for."""
     given = dict(features)
     scenes = partial(negative_scenes, negatives.each, negatives.seed, which)
-    if given.pop("kind", "regions") == "pixels":
+    kind = given.pop("kind", "regions")
+    if kind == "pictures":  # as another library prepares them, drawn whenever they are asked for
+        made = [scene for part in in_parts(scenes, split, images, 0) for scene in part]
+        prepared: Store = given["prepare"](_collection(made, negatives.style))
+        return prepared
+    if kind == "pixels":
         drawn = in_parts(partial(_pixels, scenes, negatives.style), split, images, int(given.get("side", 64)))
         return PixelStore(np.concatenate(drawn))
     from crossmatch.models.zoo.features import Extractor
@@ -256,6 +310,17 @@ def _store(split: str, images: int, features: Mapping[str, Any], negatives: Nega
 
     facts = ["hard", split, images, negatives.each, negatives.seed, which, _probe(split, negatives)]
     return drawn_features(facts, scenes, negatives.style, split, images, Extractor(**given))
+
+
+def _collection(scenes: Sequence[Scene], style: str) -> Collection:
+    """Scenes as images, which are drawn when they are opened."""
+
+    def open_image(name: str) -> Image:
+        from crossmatch.diorama.draw import draw
+
+        return draw(scenes[int(name)], style)
+
+    return Collection.of({str(n): [f"scene {n}"] for n in range(len(scenes))}, open_image)  # a collection has captions
 
 
 def negative_scenes(each: int, seed: int, which: str, part: Part) -> list[Scene]:

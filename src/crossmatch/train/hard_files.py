@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -76,6 +77,7 @@ class NegativeFile:
         names = _names(ids)
         strange = [row for row in self.rows if row.image not in names and _bare(row.image) not in names]
         if strange:
+            self._require_one(strange[0], ids)
             close = get_close_matches(strange[0].image, list(ids)[:10_000], n=1, cutoff=0.8)
             more = f" ({len(strange):,} of {len(self.rows):,} rows are of unknown images)" if len(strange) > 1 else ""
             near = f"the nearest is {close[0]!r}" if close else f"its ids are like {next(iter(ids), '')!r}"
@@ -83,6 +85,12 @@ class NegativeFile:
                 f"{strange[0].where}: image {strange[0].image!r} is not in the collection{more}; {near}. Mend the name, or remove "
                 "the row."
             )
+
+    def _require_one(self, row: HardRow, ids: Sequence[str]) -> None:
+        """Refuse a name without an ending that several files could have."""
+        some = sorted({name for name in map(str, ids) if _stem(name) in (row.image, _bare(row.image))})
+        if some:
+            raise CrossmatchError(f"{row.where}: image {row.image!r} may be {' or '.join(map(repr, some))}. Write the whole name.")
 
 
 def opener(rows: Iterable[HardRow], places: Sequence[Path]) -> Pictures:
@@ -155,7 +163,16 @@ def _bare(name: str) -> str:
     return PurePosixPath(name.replace("\\", "/")).name
 
 
+def _stem(name: str) -> str:
+    return PurePosixPath(name).stem
+
+
 def _names(ids: Iterable[str]) -> dict[str, str]:
-    """What each image may be called: its id, or the id without the ending of a file."""
-    known = [str(name) for name in ids]
-    return {PurePosixPath(name).stem: name for name in known} | {name: name for name in known}
+    """What each image may be called: its id, or the id without the ending of a file, where that is no other's.
+
+    >>> _names(["a.jpg", "b.jpg", "b.png"])
+    {'a': 'a.jpg', 'a.jpg': 'a.jpg', 'b.jpg': 'b.jpg', 'b.png': 'b.png'}
+    """
+    known = list(dict.fromkeys(map(str, ids)))
+    shared = Counter(map(_stem, known))
+    return {_stem(name): name for name in known if shared[_stem(name)] == 1} | {name: name for name in known}

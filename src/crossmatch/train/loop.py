@@ -17,6 +17,7 @@ import numpy as np
 
 from crossmatch.core.declared import nearest
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.progress import announce
 from crossmatch.core.progress import steps as bar
 from crossmatch.models.checkpoint import require_finite
 from crossmatch.models.folder import misfit
@@ -113,7 +114,11 @@ class Training:
 
 
 def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = False, every: float = EVERY) -> State:
-    """Train, and leave the weights of the best epoch in the model: that with the highest sum of hits on the validation images.
+    """Train, and leave the weights of the best epoch in the model, the first of equals.
+
+    After each epoch the validation set is judged: captioners by CIDEr-D of what they tell; all others by how often they choose
+    right where it has hard negatives, else by the sum of the hits of a search in both directions, or among captions where texts are
+    all that a model knows.
 
     A checkpoint is written at the end of an epoch, and within it every so many seconds (0: after each step). The folder of the
     checkpoints must be this process's own (`checkpoints.alone`).
@@ -156,6 +161,7 @@ def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = Fal
                 keep()
                 write_log(output / "log.csv", state.rows)
                 show_row(state.rows[-1])
+                announce(f"epoch {state.epoch} of {settings.epochs} · loss {state.rows[-1]['loss']:.4g} · {state.said()}")
         model.net.load_state_dict(state.weights)
         model.net.eval()
     require_finite(model.net, str(output))
@@ -287,7 +293,9 @@ def _resumed(checkpoints: Checkpoints, model: Any, optimiser: torch.optim.Optimi
             f"the checkpoint in {checkpoints.output} does not fit this network ({said}). Another version wrote it: begin again "
             "with --restart, or name another folder."
         ) from None
-    checkpoints.tell(f"the training in {checkpoints.output} goes on after epoch {state.epoch}, step {state.step}")
+    checkpoints.tell(
+        f"the training in {checkpoints.output} goes on after epoch {state.epoch} and {state.step} steps of the next one"
+    )
     return state
 
 

@@ -67,10 +67,17 @@ class NegativeSettings:
 
     A wrong negative image is one of which the negative caption is not true, as when a generator draws what it was asked for but
     not the change that matters; miranda2024bivlc, sec. 5.3, estimates 61 % of them in its own training set.
+
+        none      no negatives: all pairs of an image and a caption
+        unused    those pairs that would have one, without it: what the two below are compared with
+        texts     those pairs, with a false caption for each
+        pairs     and with an image of that caption
     """
 
-    kind: Literal["none", "texts", "pairs"] = "none"  # texts: a false caption for each pair; pairs: and an image of that caption
-    style: Literal["camera", "generator"] = "camera"  # in which negative images are drawn; others are the camera's
+    kind: Literal["none", "unused", "texts", "pairs"] = "none"
+    # In which negative images are drawn, and the synthetic ones of the trials that validate; all others are the camera's. The
+    # recipes with negatives ask for the generator's, as miranda2024bivlc, sec. 5.2, has them.
+    style: Literal["camera", "generator"] = "camera"
     noise: float = field(default=0.0, metadata={"least": 0, "most": 1})  # share of wrong negative images
     each: int = field(default=1, metadata={"least": 1, "most": 7})  # edits of a scene, of different categories, at most
     seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})  # of the edits, and of which images are wrong

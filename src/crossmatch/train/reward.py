@@ -1,7 +1,8 @@
 """What a caption that a network made up is worth: CIDEr-D against references that are known before the training begins.
 
 All that does not depend on the caption is counted once: the n-grams of the references, in how many images they occur, how long
-each reference is. A batch then costs a few lookups. The numbers are those of `crossmatch.captions.cider`.
+each reference is. A batch then costs a few lookups. The numbers are those of `crossmatch.captions.cider`, of captions whose last
+word may be that they end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crossmatch.models.zoo.inputs import END, FIRST_WORD, UNKNOWN, Vocabulary
 if TYPE_CHECKING:
     from crossmatch.train.data import TrainingSet
 
+STOP = "the end"  # where it counts as a word; no word of a text has a space in it
 RADIX = 2**31  # more than there are words: an n-gram's name is that of its first n - 1 words times this, and its last word
 
 
@@ -56,6 +58,12 @@ class KnownReferences:
     >>> known = KnownReferences.of([["a dog runs fast"], ["the sun is up"]])
     >>> known.cider_d_of(["a dog runs fast", "a dog runs", "a cat"], [0, 0, 1]).round(3)
     array([10.   ,  5.892,  0.   ])
+
+    With `end`, the end of a text is a word like any other, of references and of captions, in all that is counted (see `Reward`).
+
+    >>> known = KnownReferences.of([["a dog runs fast"], ["the sun is up"]], end=True)
+    >>> known.cider_d_of(["a dog runs fast", "a dog runs", "a cat"], [0, 0, 1]).round(3)
+    array([10.   ,  4.565,  0.   ])
     """
 
     tokens: dict[str, int]
@@ -64,9 +72,10 @@ class KnownReferences:
     length: IntArray  # of each reference, in bigrams
 
     @classmethod
-    def of(cls, references: Sequence[Sequence[str]]) -> KnownReferences:
+    def of(cls, references: Sequence[Sequence[str]], end: bool = False) -> KnownReferences:
         """Those of each image as texts, one at least; a corpus whose candidates say nothing."""
-        corpus = Corpus.of_tokens([()] * len(references), [[tokenise(text) for text in texts] for texts in references])
+        last = (STOP,) if end else ()
+        corpus = Corpus.of_tokens([()] * len(references), [[(*tokenise(text), *last) for text in texts] for texts in references])
         weights, found = telling(corpus, None), list[Order]()
         for grams, weight in zip(corpus.grams, weights, strict=True):
             found.append(_order(corpus, grams.n, weight, found))
@@ -76,7 +85,8 @@ class KnownReferences:
 
     def cider_d_of(self, captions: Sequence[str], image: Sequence[int] | IntArray) -> FloatArray:
         """CIDEr-D of each text among the references of its image, all document frequencies being those of the references."""
-        cut = [tokenise(text) for text in captions]
+        last = (STOP,) if STOP in self.tokens else ()
+        cut = [(*tokenise(text), *last) for text in captions]
         number = dict(self.tokens)
         words = np.asarray([number.setdefault(word, len(number)) for caption in cut for word in caption], dtype=np.int64)
         begin = np.concatenate([[0], np.cumsum([len(caption) for caption in cut])]).astype(np.int64)
@@ -144,8 +154,10 @@ def _runs(first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
 class Reward:
     """CIDEr-D, 0 to 10, of captions as a network tells them: rows of word numbers, whatever comes after `END`.
 
-    The words are read as metrics read them, so that what is rewarded is what will be measured. Document frequencies are those of
-    the training captions.
+    The words are read as metrics read them, and document frequencies are those of the training captions. With `end`, the end of a
+    caption is a word as well, as in rennie2017scst, app. E: of the references, of their n-grams' document frequencies and lengths,
+    and of a caption that has its `END`; one that was cut has none. So a caption is worth more if it ends where captions end. A
+    metric does not see the end, and by it "a dog in the" may be worth more than "a dog", for words that many references have.
     """
 
     known: KnownReferences
@@ -154,18 +166,19 @@ class Reward:
     begin: IntArray  # of each word number: where its tokens begin; and the end
 
     @classmethod
-    def of(cls, data: TrainingSet, vocabulary: Vocabulary) -> Reward:
-        """For the images of a training set, with all of their captions."""
+    def of(cls, data: TrainingSet, vocabulary: Vocabulary, end: bool = True) -> Reward:
+        """For the images of a training set, with all of their captions; without `end` it is the metric."""
         linked, start = np.unique(data.links[:, 0], return_index=True)
         texts = np.split(data.links[:, 1], start[1:])
-        known = KnownReferences.of([[data.captions[n] for n in own.tolist()] for own in texts])
+        known = KnownReferences.of([[data.captions[n] for n in own.tolist()] for own in texts], end)
         place = np.full(len(data.store), -1, dtype=np.int64)
         place[linked] = np.arange(len(linked))
         return cls(known, place, *_spelt(vocabulary.words, known.tokens))
 
     def __call__(self, numbers: IntArray, image: IntArray) -> FloatArray:
         """What each caption, a row of `numbers`, is worth to its image."""
-        told = np.cumsum(numbers == END, axis=1) == 0
+        ends = numbers == END
+        told = np.cumsum(ends, axis=1) == ends  # the first end is told, and nothing after it
         word, owner = numbers[told], np.nonzero(told)[0]
         of, at = _runs(self.begin[word], self.begin[word + 1])
         begin = np.concatenate([[0], np.cumsum(np.bincount(owner[of], minlength=len(numbers)))])
@@ -175,10 +188,12 @@ class Reward:
 def _spelt(words: Iterable[str], tokens: dict[str, int]) -> tuple[IntArray, IntArray]:
     """The tokens of each word number, and where they begin. Words are without punctuation, so each is cut by itself.
 
-    A word that means something by its number alone has none; the unknown word is one token, which no reference has.
+    A word that means something by its number alone has none, except for the end, where references have it; the unknown word is one
+    token, which no reference has.
     """
     number = dict(tokens)
     spelt: list[list[int]] = [[] for _ in range(FIRST_WORD)]
+    spelt[END] = [tokens[STOP]] if STOP in tokens else []
     spelt[UNKNOWN] = [number.setdefault("", len(number))]
     spelt += [[number.setdefault(token, len(number)) for token in tokenise(word)] for word in words]
     begin = np.concatenate([[0], np.cumsum([len(each) for each in spelt])]).astype(np.int64)

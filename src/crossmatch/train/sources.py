@@ -20,17 +20,18 @@ from crossmatch.core.lines import read_lines
 from crossmatch.core.progress import track
 from crossmatch.diorama.grammar import describe
 from crossmatch.diorama.layout import sample_scene
-from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES
+from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES, Diorama
 from crossmatch.models.dual import pixels_of
 from crossmatch.models.region_files import RegionFile
 from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet, dimensions_of, probed
-from crossmatch.train.hard import diorama_negatives, hardened, numbered
+from crossmatch.train.hard import diorama_negatives, diorama_trials, hardened, numbered
 from crossmatch.train.hard_files import HardRow, NegativeFile, opener
 from crossmatch.train.pictures import Part, draw_split, in_parts
 from crossmatch.train.recipe import NegativeSettings
 
 LOOKED_AT = 1000  # images in which repeats are looked for
 FIRST = 4  # images through which the encoder is known, before all of them are looked at
+Hardened = Callable[[TrainingSet, str, int, Mapping[str, Any], NegativeSettings], TrainingSet]
 HELD_OUT = 0.1  # share of the images of a collection that validates, unless it has a folder for that
 
 
@@ -81,6 +82,8 @@ def _require_negatives(data: str, kind: str, asked: Asked) -> None:
             "the recipe is trained without hard negatives, and --negatives would go unused. Train clip-hard-texts or "
             "clip-hard-pairs, or leave it out."
         )
+    if asked.hard.kind == "unused" and kind != "diorama":
+        raise WrongWords(f"negatives.kind is unused, which is for diorama; {data} has no edits. Set negatives.kind=none")
     if wanted and kind == "precomp":
         raise WrongWords(f"{data} has no hard negatives. Train on diorama, or on collection:FOLDER with --negatives FILE.")
     if wanted and kind == "collection" and asked.negatives is None:
@@ -102,17 +105,22 @@ def _diorama(_: str, features: Mapping[str, Any], asked: Asked) -> Source:
     return Source(
         "diorama",
         hashlib.sha256(told.encode()).hexdigest()[:12],
-        lambda: (_diorama_split("train", train, features, hard), _diorama_split("val", val, features, hard)),
+        lambda: (_diorama_split("train", train, features, hard), _diorama_split("val", val, features, hard, diorama_trials)),
     )
 
 
-def _diorama_split(split: str, images: int, features: Mapping[str, Any], hard: NegativeSettings) -> TrainingSet:
+def _diorama_split(
+    split: str, images: int, features: Mapping[str, Any], hard: NegativeSettings, made: Hardened = diorama_negatives
+) -> TrainingSet:
     plain = _diorama_plain(split, images, features)
-    return plain if hard.kind == "none" else diorama_negatives(plain, split, images, features, hard)
+    return plain if hard.kind == "none" else made(plain, split, images, features, hard)
 
 
 def _diorama_plain(split: str, images: int, features: Mapping[str, Any]) -> TrainingSet:
     given = dict(features)
+    if given.get("kind") == "pictures":  # as another library prepares them, drawn whenever they are asked for
+        held = Diorama.make(split, images).collection
+        return TrainingSet(given["prepare"](held), held.captions, held.links)
     owners = np.repeat(np.arange(images), CAPTIONS_PER_SCENE)
     links = np.stack([owners, np.arange(len(owners))], axis=1)
     if given.pop("kind", "regions") == "pixels":

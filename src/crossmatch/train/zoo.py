@@ -70,16 +70,19 @@ def train_zoo(
     """
     folder, world, overrides = Path(output), data.partition(":")[0], list(overrides)
     own, others = shared_out(overrides)
-    chosen = load_recipe(recipe, world, own)
+    chosen, foreign = load_recipe(recipe, world, own), begin is not None and str(begin).startswith(LIBRARIES)
+    if foreign:  # a large network is trained as published; how the embedded world trains its small ones is nothing to it
+        chosen = replace(load_recipe(recipe, "", own), negatives=chosen.negatives)
     require_known(chosen)
     require_line(chosen, world)
     _require_other(chosen, folder, begin, overrides)
     asked = asked or Asked()
-    if begin is not None and str(begin).startswith(LIBRARIES):
+    if foreign:
         from crossmatch.train.fine_tune import fine_tune
 
-        return fine_tune(chosen, folder, str(begin), data=data, asked=asked, restart=restart, tensorboard=tensorboard, tell=tell,
-                         every=every)  # fmt: skip
+        with _all_usable():
+            return fine_tune(chosen, folder, str(begin), data=data, asked=asked, restart=restart, tensorboard=tensorboard,
+                             tell=tell, every=every)  # fmt: skip
     with alone(folder), _all_usable():
         base = None
         if begin is not None:

@@ -10,8 +10,8 @@ import pytest
 
 from crossmatch.cli import main
 from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.models.generation import IMAGES, decoding_of, told_captions
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.models.generation import IMAGES, told_captions
 
 TELLERS = '''
 import random
@@ -31,6 +31,9 @@ class Teller:
             dice = random.Random(seed)
             return [f"a thing number {dice.randrange(10**9)} at {temperature}" for _ in images]
         return [f"two red things by {decoding} of {width} and {length_penalty}" for _ in images]
+
+    def cut_short(self, captions):
+        return ["greedy" in text for text in captions]
 
 def spoilt():
     class Spoilt:
@@ -130,7 +133,12 @@ def test_options_reach_the_model(crossmatch, tmp_path):
     assert told(tmp_path)["test-00000"] == "two red things by beam of 5 and 1.0"
     assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--width", 3, "--length-penalty", 0.7)[0] == 0
     assert told(tmp_path)["test-00001"] == "two red things by beam of 3 and 0.7"
-    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--decoding", "greedy")[0] == 0
+    code, out, _ = generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--length-penalty", 0.7)
+    assert (code, told(tmp_path)["test-00001"]) == (0, "two red things by beam of 5 and 0.7")
+    assert "cut" not in out
+    code, out, _ = generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--decoding", "greedy")
+    assert code == 0
+    assert " · 2 captions · 2 of them (100.0%) did not end and were cut · crossmatch captions score" in out
     assert told(tmp_path)["test-00001"].startswith("two red things by greedy")
     assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--temperature", 0.5)[0] == 0
     assert told(tmp_path)["test-00001"].endswith(" at 0.5")
@@ -179,6 +187,7 @@ WRONG = [
     (("-m", "tellers.py:Plain", "--width", "3"), 2, "Plain cannot be told its decoding"),
     (("-m", "tellers.py:Teller", "--decoding", "greedy", "--width", "3"), 2, "greedy decoding has no width; beam has"),
     (("-m", "tellers.py:Teller", "--decoding", "beam", "--temperature", "2"), 2, "beam decoding has no temperature; sampled has"),
+    (("-m", "tellers.py:Teller", "--width", "3", "--seed", "1"), 2, "beam decoding has no seed; sampled has"),
     (("-m", "tellers.py:Teller", "--data", "dioarma"), 2, "dioarma"),
     (("-m", "tellers.py:Teller", "--split", "night"), 2, "no split 'night'"),
     (("-m", "tellers.py:Teller", "--temperature", "0"), 2, "--temperature"),
@@ -207,9 +216,3 @@ def test_a_model_that_gives_no_list_of_texts(crossmatch, tmp_path):
 
     with pytest.raises(CrossmatchError, match="gave 7 for image 'a'"):
         told_captions(Numbers(), Collection.of({"a": ["x"]}, str))
-
-
-def test_an_option_says_which_decoding_is_meant():
-    with pytest.raises(WrongWords, match="greedy decoding has no seed; sampled has"):
-        decoding_of({"decoding": "greedy", "seed": 0})
-    assert decoding_of({"decoding": None, "width": None}) == {}

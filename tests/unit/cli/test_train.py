@@ -83,7 +83,8 @@ def test_help_names_the_place_of_a_recipe(crossmatch):
 def test_a_model_is_trained_loaded_and_evaluated(crossmatch, tmp_path, data):
     words = ("train", "vse0", "--data", data, "-o", "runs/a", "--epochs", "2", *SMALL)
     code, out, err = crossmatch(*words)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert [line.partition(" · ")[0] for line in err.splitlines()] == ["epoch 1 of 2", "epoch 2 of 2"]
     assert out.startswith("runs/a · epoch ")
     assert "crossmatch run -m runs/a -t" in out
     assert {"runs/a/log.csv", "runs/a/model.json"} <= set(left(tmp_path))
@@ -171,9 +172,13 @@ def test_a_training_that_is_killed_from_outside_ends_with_the_same_weights(cross
     epochs = len(log.read_text().splitlines()) - 1
     assert 1 <= epochs < 60
     assert not (tmp_path / "killed/model.json").exists()
+    code, _, err = crossmatch("run", "-m", "./killed", "-t", "diorama/retrieval", "--size", "tiny")
+    assert code == 2
+    assert_one_line(err, "is not finished. Start it again with the same words")
     code, _, err = crossmatch(*words, "-o", "killed")
     assert code == 0
     assert "goes on after epoch" in err
+    assert "\nepoch 60 of 60 · loss " in err
     assert crossmatch(*words, "-o", "whole")[0] == 0
     killed, whole = (next((tmp_path / name).glob("weights-*.pt")) for name in ("killed", "whole"))
     assert killed.name == whole.name

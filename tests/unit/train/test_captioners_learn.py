@@ -11,7 +11,8 @@ import torch
 
 from crossmatch.captions.cider import cider_d
 from crossmatch.captions.corpus import Corpus
-from crossmatch.models.zoo.decoding import sampled
+from crossmatch.models.zoo.decoding import LONGEST_TOLD, sampled
+from crossmatch.models.zoo.inputs import END
 from crossmatch.models.zoo.model import made
 from crossmatch.train.data import ArrayStore, TrainingSet
 from crossmatch.train.judge import judged
@@ -25,7 +26,7 @@ from toy import CODES, WORDS
 SIZES = ("model.dimensions=48", "model.word_dimensions=24", "model.dropout=0", "train.fewest=1", "train.batch=32")
 ATTENTION = {"show-tell": (), "show-att-tell": ("model.attention=24",), "updown": ("model.attention=24",)}
 FIRST = ("train.epochs=1", "train.schedule=one-cycle", "train.learning_rate=2e-2", "train.clip=1")
-SECOND = ("train.batch=48", "train.epochs=1", "train.learning_rate=3e-3", "train.clip=5", "objective.longest=12")
+SECOND = ("train.batch=48", "train.epochs=1", "train.learning_rate=3e-3", "train.clip=5")
 
 
 def pets(images, seed):
@@ -61,7 +62,7 @@ def reward_of_training(model, home):
     images = np.arange(len(train.store))
     with torch.random.fork_rng(), torch.inference_mode():
         torch.manual_seed(0)
-        told = sampled(model.match, model.match.images(train.store.take(images)), 12)
+        told = sampled(model.match, model.match.images(train.store.take(images)), LONGEST_TOLD)
     return Reward.of(train, model.vocabulary)(told.numbers.numpy(), images).mean()
 
 
@@ -101,3 +102,11 @@ def test_what_validation_says_is_the_metric_and_the_loss(first):
     total = sum(pairs[i, c] for i, c in held.links)
     words = sum(len(text.split()) + 1 for text in held.captions)
     assert found["log-likelihood per word"] == pytest.approx(total / words, rel=1e-5)
+    assert found["captions cut"] == 0
+
+
+def test_validation_says_how_many_captions_were_cut(first):
+    with torch.no_grad():
+        first.match.next_word.linear.bias[END] -= 100
+        assert judged(first, pets(40, 1))["captions cut"] == 100
+        first.match.next_word.linear.bias[END] += 100

@@ -286,13 +286,52 @@ def test_what_cannot_be_fine_tuned(hf_clip, folder):
     recipe = load_recipe("clip-in-batch", "collection")
     for given, why in (
         ({"recipe": load_recipe("vse0", "collection")}, "family 'vse'; hf:.*clip-in-batch"),
-        ({"data": "diorama"}, "looks at pictures, and diorama gives none"),
+        ({"data": "precomp:mine"}, "looks at pictures, and precomp:mine has regions alone"),
         ({"asked": Asked(regions=Path("r.npy"))}, "Leave --regions out"),
     ):
         words = {"recipe": recipe, "data": "collection:mine"} | given
         with pytest.raises(WrongWords, match=why):
             fine_tune(words.pop("recipe"), "runs/x", hf_clip, **words)
     assert not Path("runs").exists()
+
+
+def test_a_bad_picture_is_mended_not_skipped(hf_clip, folder):
+    Path("mine/images/3.png").write_bytes(b"no picture")
+    with pytest.raises(CrossmatchError, match=r"3\.png") as error:
+        tuned(hf_clip)
+    assert "--skip-bad" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [("clip-in-batch", "unused"), ("clip-hard-texts", "texts"), ("clip-hard-pairs", "pairs")]
+)
+def test_on_the_embedded_world_it_is_trained_as_published(hf_clip, tmp_path, monkeypatch, recipe, kind):
+    from crossmatch.train.zoo import train_zoo
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    words = ["train.epochs=1", "train.batch=4", "train.validation=3"]
+    model = train_zoo(recipe, tmp_path / "x", begin=hf_clip, overrides=words, asked=Asked(images=6, size="tiny"))
+    assert (model.recipe["train"]["learning_rate"], model.recipe["negatives"]["kind"]) == (1e-6, kind)
+    assert model.recipe["data"] == "diorama"
+    assert "val tneg2i" in (tmp_path / "x/log.csv").read_text()
+
+
+def test_its_pictures_of_the_embedded_world_are_those_of_the_trials(hf_clip, tmp_path, monkeypatch):
+    from crossmatch.diorama.draw import draw
+    from crossmatch.diorama.layout import sample_scene
+    from crossmatch.train.hard import edited
+    from crossmatch.train.recipe import NegativeSettings
+    from crossmatch.train.sources import source
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    prepare = begun_with(hf_clip).preparation
+    hard = NegativeSettings("pairs", style="generator")
+    train, _ = source("diorama", {"kind": "pictures", "prepare": prepare}, Asked(images=4, size="tiny", judged=3, hard=hard)).load()
+    (image, _), (other, negative) = train.links[2], train.hard[2]
+    one = next(edited("train", int(image)))
+    wanted = [draw(sample_scene("diorama", 0, "train", int(image))), draw(one.scene, "generator")]
+    assert torch.equal(train.store.take(np.array([image, other])), prepare.prepare(wanted))
+    assert train.captions[negative] == one.edit.negative.text
 
 
 def test_a_captioner_is_no_clip(transformers, saved, make_tokenizer, folder):

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.diorama.edits import IN_PICTURES, holds
+from crossmatch.diorama.edits import IN_PICTURES, IN_WORDS, holds
 from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.world import Diorama
 from crossmatch.models.zoo.clip import CLIP, CLIPConfig
@@ -20,9 +20,9 @@ from crossmatch.models.zoo.inputs import Vocabulary
 from crossmatch.train import hard
 from crossmatch.train.checkpoints import Checkpoints, Identity
 from crossmatch.train.data import ArrayStore, PixelStore, TrainingSet
-from crossmatch.train.hard import diorama_edits, edited, hardened, is_wrong, trial_accuracy, unedited
+from crossmatch.train.hard import diorama_edits, edited, hardened, in_words, is_wrong, trial_accuracy, unedited
 from crossmatch.train.hard_files import NegativeFile
-from crossmatch.train.loop import Training, fit
+from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives.info_nce import contrastive
 from crossmatch.train.recipe import NegativeSettings, TrainSettings
 from crossmatch.train.sources import Asked, source
@@ -84,6 +84,21 @@ def test_a_wrong_image_does_not_show_the_edit_and_has_all_that_the_scene_had(edi
         assert looks(shown) == looks(before)
 
 
+def test_edits_in_words_are_of_the_same_captions_and_add_to_any(edits):
+    """As SugarCrepe's: all categories of `IN_WORDS`, in the order in which they were drawn."""
+    found = [in_words(one, "train") for one in edits]
+    adds = {"add/obj", "add/att"}
+    for one, edit in zip(edits, found, strict=True):
+        scene = sample_scene("diorama", 0, "train", one.number)
+        assert edit.positive == one.edit.positive
+        assert holds(edit.positive.caption.meaning, scene)
+        assert not holds(edit.negative.caption.meaning, scene)
+        assert edit == one.edit or edit.category in adds & set(one.drawn)
+        assert one.drawn[-1] == one.edit.category
+    assert sum(edit.category in adds for edit in found) > 2 * sum(one.edit.category in adds for one in edits)
+    assert {edit.category for edit in found} == set(IN_WORDS)
+
+
 def test_more_noise_spoils_what_less_noise_spoils():
     shares = {}
     for noise in (0.0, 0.2, 0.6, 1.0):
@@ -113,10 +128,12 @@ def world(kind="pairs", images=12, features=PIXELS, **more):
 
 def test_the_embedded_world_with_negative_texts():
     train, validation = world("texts").load()
-    assert (len(train.store), len(validation.store)) == (12, 6)
+    assert len(train.store) == 12
+    assert (validation.hard[:, 0] >= 6).all()  # judged by two images and two captions all the same
     captions = [c.text for c in Diorama.make("train", 12).captions]
     assert list(train.captions[:60]) == captions
-    rows = sorted((one.number, one.place, one.edit.negative.caption.text) for n in range(12) for one in edited("train", n))
+    made = [one for n in range(12) for one in edited("train", n)]
+    rows = sorted((one.number, one.place, in_words(one, "train").negative.text) for one in made)
     found = [(i, c - 5 * i, train.captions[h]) for (i, c), (_, h) in zip(train.links.tolist(), train.hard.tolist(), strict=True)]
     assert sorted(found) == rows
     assert (train.hard[:, 0] == -1).all()
@@ -161,11 +178,34 @@ def test_regions_of_edited_scenes_are_those_that_a_model_would_see():
     assert torch.equal(seen.real, wanted.real)
 
 
+def test_all_kinds_have_the_same_links_and_are_judged_by_the_same_trials_without_noise():
+    sets = {kind: world(kind, style="generator").load() for kind in ("unused", "texts", "pairs")}
+    sets["noisy"] = world("pairs", style="generator", noise=1.0).load()
+    links, trials = sets["pairs"][0].links, sets["pairs"][1]
+    assert len(links) == 12
+    for train, validation in sets.values():
+        assert train.links.tolist() == links.tolist()
+        assert validation.digest == trials.digest
+    assert sets["unused"][0].hard is None
+    assert sets["unused"][0].captions == source("diorama", PIXELS, Asked(images=12, size="tiny", judged=6)).load()[0].captions
+    for (image, caption), (other, negative) in zip(trials.links.tolist(), trials.hard.tolist(), strict=True):
+        one = next(edited("val", image))
+        assert (caption, trials.captions[negative]) == (5 * image + one.place, one.edit.negative.text)
+        assert np.array_equal(trials.store.take(np.array([other]))[0].numpy(), drawn(one.scene, "generator"))
+    assert sets["noisy"][0].digest != sets["pairs"][0].digest
+
+
+def test_what_is_left_unused_is_made_for_the_embedded_world_alone(tmp_path):
+    for data in (f"collection:{tmp_path}", f"precomp:{tmp_path}"):
+        with pytest.raises(WrongWords, match=r"negatives\.kind is unused, which is for diorama.*negatives\.kind=none"):
+            source(data, PIXELS, Asked(hard=NegativeSettings("unused")))
+
+
 def test_the_hash_of_the_data_follows_the_negatives():
     plain = source("diorama", PIXELS, Asked(images=12, size="tiny", judged=6)).digest
-    told = [world(kind).digest for kind in ("texts", "pairs")]
+    told = [world(kind).digest for kind in ("texts", "pairs", "unused")]
     told += [world(noise=0.3).digest, world(style="generator").digest, world(seed=1).digest, world(each=2).digest]
-    assert len({plain, *told}) == 7
+    assert len({plain, *told}) == 8
     assert world().digest == world().digest
 
 
@@ -276,14 +316,14 @@ def clip():
     return SimpleNamespace(net=net, match=net["match"], vocabulary=vocabulary, look=lambda regions: regions, compare=compare)
 
 
-def trained(folder, kind, epochs, model=None, rate=2e-3):
-    settings = TrainSettings(optimiser="adamw", learning_rate=rate, weight_decay=0.1, beta2=0.98, eps=1e-6, batch=40, epochs=epochs,
+def trained(folder, kind, epochs, model=None, every=EVERY):
+    settings = TrainSettings(optimiser="adamw", learning_rate=2e-3, weight_decay=0.1, beta2=0.98, eps=1e-6, batch=40, epochs=epochs,
                              schedule="cosine", warm_up_steps=10)  # fmt: skip
     mine = clip()
     if model is not None:
         mine.net.load_state_dict(model.net.state_dict())
     data = coloured(400, 0, kind), coloured(100, 1, kind)
-    state = fit(Training(mine, contrastive, {}, *data, settings), Checkpoints(folder, Identity("recipe", "data")))
+    state = fit(Training(mine, contrastive, {}, *data, settings), Checkpoints(folder, Identity("recipe", "data")), every=every)
     return mine, state
 
 
@@ -324,16 +364,15 @@ def test_training_with_negatives_goes_on_where_it_was_interrupted(base, tmp_path
 
     def stop(*given):
         steps.append(0)
-        if len(steps) == 14:  # within the second epoch
+        if len(steps) == 14:  # the fourth of the ten of the second epoch
             raise KeyboardInterrupt
         return stepped(*given)
 
-    monkeypatch.setattr(loop, "EVERY", 0.0)
     monkeypatch.setattr(loop, "_stepped", stop)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "half", "pairs", 2, base[0])
+        trained(tmp_path / "half", "pairs", 2, base[0], every=0.0)
     assert weights_of(trained(tmp_path / "half", "pairs", 2, base[0])[0].net) == whole
-    assert len(steps) < 14 + 20
+    assert len(steps) == 14 + 7  # it goes on with the step before which it ended
 
 
 # Files
@@ -420,6 +459,20 @@ def test_rows_validate_where_their_images_do(folder):
         source(f"collection:{folder / 'pets'}", PIXELS, asked)
 
 
+def test_a_name_that_two_files_could_have_is_refused(folder):
+    Image.new("RGB", (20, 20)).save(folder / "pets/images/3.jpg")
+    with (folder / "pets/captions.csv").open("a") as file:
+        file.write("3.jpg,picture 3 in grey\n")
+    rows = [(f"{n}.png", f"number {n}", "nothing") for n in range(12)]
+    whole = of_file(
+        folder, written(folder, "a.csv", LAYOUTS["ours.csv"], [*rows, ("3.jpg", "number 3", "nothing"), ("4", "x", "y")])
+    )
+    assert len(whole.load()[0].links) == 14
+    path = written(folder, "b.csv", LAYOUTS["ours.csv"], [*rows, ("3", "number 3", "nothing")])
+    with pytest.raises(CrossmatchError, match=r"b.csv line 14: image '3' may be '3.jpg' or '3.png'. Write the whole name"):
+        of_file(folder, path)
+
+
 GOOD = ("0.png", "a cat", "a dog", "0")
 
 
@@ -472,8 +525,10 @@ def test_negatives_that_do_not_go_with_the_data_are_refused(data, asked, says):
 # From a recipe to a model
 
 
-@pytest.mark.parametrize("name", ["clip-hard-texts", "clip-hard-pairs"])
-def test_a_recipe_with_hard_negatives_finds_what_it_was_not_trained_on(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kind"), [("clip-in-batch", "unused"), ("clip-hard-texts", "texts"), ("clip-hard-pairs", "pairs")]
+)
+def test_a_clip_that_is_trained_further_finds_what_it_was_not_trained_on(name, kind, tmp_path):
     """On a tiny world: better than chance at retrieval, chosen by its choices, with its beginning beside it."""
     from crossmatch.run import evaluate_all
     from crossmatch.train.zoo import train_zoo
@@ -486,7 +541,7 @@ def test_a_recipe_with_hard_negatives_finds_what_it_was_not_trained_on(name, tmp
         row = found[f"{way}/truth/hit@10"]
         assert row.low > row.chance, way
     told = json.loads((tmp_path / "model.json").read_text())["recipe"]
-    assert told["negatives"]["kind"] == name.removeprefix("clip-hard-")
+    assert (told["negatives"]["kind"], told["negatives"]["style"]) == (kind, "generator")
     assert told["begin"]["name"] == "clip"
-    assert "val ipos2t" in (tmp_path / "log.csv").read_text().splitlines()[0]
+    assert "val ipos2t,val ineg2t,val tpos2i,val tneg2i,sum" in (tmp_path / "log.csv").read_text().splitlines()[0]
     assert "hit@10" in (tmp_path / "begin/log.csv").read_text().splitlines()[0]

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.models.hf.inputs import Inputs, Reader, alike, distinct, padded, pixels_of, positions, stacked
 from crossmatch.models.hf.loading import Place, image_processor_of, network, quiet, require_fit, system_line, tokenizer_of
+from crossmatch.models.telling import Telling
 
 try:
     import torch
@@ -262,31 +262,22 @@ class CaptionWriter(CaptionLikelihood):
 
     plain: Decoder
 
-    def caption(
-        self,
-        images: Sequence[Image],
-        *,
-        decoding: str = "beam",
-        width: int = 5,
-        temperature: float = 1.0,
-        length_penalty: float = 1.0,
-        longest: int = LONGEST,
-        seed: int = 0,
-    ) -> list[str]:
-        """A caption for each image, at most `longest` tokens of it; by `generate` of transformers, which says what options mean.
+    def caption(self, images: Sequence[Image], **how: Any) -> list[str]:
+        """A caption for each image, of at most `longest` (50) tokens; by `generate` of transformers, which says what options mean.
 
-        `decoding` is "beam" (with `width` and `length_penalty`), "greedy", or "sampled" from all words (with `temperature` and
-        `seed`). The language prior is not corrected in it.
+        `decoding` is "beam" (with `width`, 5, and `length_penalty`, 1.0), "greedy", or "sampled" from all words (with
+        `temperature`, 1.0, and `seed`, 0). The language prior is not corrected in it.
         """
-        how: dict[str, dict[str, Any]] = {
+        asked = Telling.of(how)
+        penalty = {"length_penalty": asked.length_penalty} if asked.width > 1 else {}
+        ways: dict[str, dict[str, Any]] = {
             "greedy": {"num_beams": 1, "do_sample": False},
-            "sampled": {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0},
-            "beam": {"num_beams": width, "do_sample": False, **({"length_penalty": length_penalty} if width > 1 else {})},
+            "sampled": {"num_beams": 1, "do_sample": True, "temperature": asked.temperature, "top_k": 0, "top_p": 1.0},
+            "beam": {"num_beams": asked.width, "do_sample": False, **penalty},
         }
-        chosen = Catalog("decoding", how)[decoding]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return self.plain.write(images, longest, **chosen)
+            torch.manual_seed(asked.seed)
+            return self.plain.write(images, asked.longest or LONGEST, **ways[asked.decoding])
 
 
 def noise_images() -> list[Image]:

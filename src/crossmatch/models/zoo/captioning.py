@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.models.telling import Telling
 from crossmatch.models.zoo.captioner_parts import chosen
-from crossmatch.models.zoo.decoding import Told, beam, greedy, sampled
+from crossmatch.models.zoo.decoding import LONGEST_TOLD, Told, beam, greedy, sampled
 from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, LONGEST, PAD, Regions, Words
 from crossmatch.models.zoo.model import Trained, _distinct, _joined
 
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 BLOCK = 1 << 26  # bytes that pairs of an image and a text take at once
-DECODINGS: Mapping[str, tuple[str, ...]] = {  # what each is told
-    "greedy": (),
-    "sampled": ("temperature",),
-    "beam": ("width", "length_penalty"),
-}
 
 
 class CaptioningModel(Trained):
@@ -102,51 +99,34 @@ class CaptioningModel(Trained):
 
     # captions
 
-    def caption(
-        self,
-        images: Sequence[Image],
-        *,
-        decoding: str = "beam",
-        width: int = 5,
-        temperature: float = 1.0,
-        length_penalty: float = 1.0,
-        longest: int = LONGEST + 1,
-        seed: int = 0,
-    ) -> list[str]:
+    def caption(self, images: Sequence[Image], **how: Any) -> list[str]:
         """A caption for each image: lower-case words with spaces between them.
 
-        `decoding` is "beam" (with `width` and `length_penalty`), "greedy", or "sampled" (with `temperature` and `seed`); `longest`
-        is how many words a caption may have, its end included. `crossmatch.models.zoo.decoding` says what they mean.
+        `decoding` is "beam" (with `width`, 5, and `length_penalty`, 1.0), "greedy", or "sampled" (with `temperature`, 1.0, and
+        `seed`, 0); `longest` (61) is how many words a caption may have, its end included. `crossmatch.models.zoo.decoding` says
+        what they mean.
         """
-        options = {"width": width, "temperature": temperature, "length_penalty": length_penalty}
-        return self._captions(self._images(images), decoding, longest, seed, options)
+        return self._captions(self._images(images), Telling.of(how))
 
-    def caption_regions(
-        self,
-        regions: Regions,
-        *,
-        decoding: str = "beam",
-        width: int = 5,
-        temperature: float = 1.0,
-        length_penalty: float = 1.0,
-        longest: int = LONGEST + 1,
-        seed: int = 0,
-    ) -> list[str]:
+    def caption_regions(self, regions: Regions, **how: Any) -> list[str]:
         """The same from regions that are there."""
-        options = {"width": width, "temperature": temperature, "length_penalty": length_penalty}
-        return self._captions(self._regions(regions), decoding, longest, seed, options)
+        return self._captions(self._regions(regions), Telling.of(how))
 
-    def _captions(
-        self, parts: Iterator[tuple[slice, Any]], decoding: str, longest: int, seed: int, options: Mapping[str, Any]
-    ) -> list[str]:
-        if decoding not in DECODINGS:
-            raise WrongWords(f"the decoding is {decoding!r}; one of {', '.join(DECODINGS)} was expected.")
-        given = {name: options[name] for name in DECODINGS[decoding]}
-        generator = torch.Generator().manual_seed(seed)
+    def cut_short(self, captions: Sequence[str], longest: int = LONGEST_TOLD) -> NDArray[np.bool_]:
+        """Which of its captions did not end and were cut: those of as many words as one may have, where its end is one."""
+        return np.asarray([len(text.split()) >= longest for text in captions], dtype=bool)
+
+    def _captions(self, parts: Iterator[tuple[slice, Any]], how: Telling) -> list[str]:
+        generator = torch.Generator().manual_seed(how.seed)
+        ways: Mapping[str, Callable[[Any, Any, int], Told]] = {
+            "greedy": greedy,
+            "sampled": partial(sampled, temperature=how.temperature, generator=generator),
+            "beam": partial(beam, width=how.width, length_penalty=how.length_penalty),
+        }
         out: list[str] = []
         for _, seen in parts:
             with torch.inference_mode():
-                out += self.unread(_decoded(self.match, seen, decoding, longest, generator, given).numbers)
+                out += self.unread(ways[how.decoding](self.match, seen, how.longest or LONGEST_TOLD).numbers)
         return out
 
     def unread(self, numbers: Tensor) -> list[str]:
@@ -159,12 +139,6 @@ class CaptioningModel(Trained):
                 return
             if number != BEGIN:
                 yield self.vocabulary.words[number - FIRST_WORD] if number >= FIRST_WORD else "unk"
-
-
-def _decoded(net: Any, seen: Any, decoding: str, longest: int, generator: torch.Generator, given: Mapping[str, Any]) -> Told:
-    if decoding == "sampled":
-        return sampled(net, seen, longest, generator=generator, **given)
-    return beam(net, seen, longest, **given) if decoding == "beam" else greedy(net, seen, longest)
 
 
 def blocks(images: int, sizes: Sequence[int]) -> Iterator[tuple[slice, slice]]:

@@ -90,6 +90,21 @@ def blocks(width: int, heads: int, layers: int, side: str) -> nn.ModuleList:
     return nn.ModuleList(Block(width, heads, layers) for _ in range(layers))
 
 
+def scale_of(logit_scale: Tensor) -> Tensor:
+    """What cosines are multiplied by before they compete, 1/τ, from 1 to 100, by the parameter that is its logarithm.
+
+    The parameter itself is put back between log 1 and log 100 before it is used, as the released code does after each step: a
+    slope that leads back is still felt at the border.
+
+    >>> far = torch.tensor(9.0)
+    >>> round(float(scale_of(far)), 3), round(float(far), 3)
+    (100.0, 4.605)
+    """
+    with torch.no_grad():
+        logit_scale.clamp_(0.0, math.log(LARGEST_SCALE))
+    return logit_scale.exp()
+
+
 class CLIP(nn.Module):
     """Images and texts as unit vectors.
 
@@ -143,11 +158,5 @@ class CLIP(nn.Module):
         return images @ texts.T
 
     def scale(self) -> Tensor:
-        """What cosines are multiplied by before they compete, 1/τ, from 1 to 100.
-
-        The parameter itself is put back between log 1 and log 100 before it is used, as the released code does after each step: a
-        slope that leads back is still felt at the border.
-        """
-        with torch.no_grad():
-            self.logit_scale.clamp_(0.0, math.log(LARGEST_SCALE))
-        return self.logit_scale.exp()
+        """What cosines are multiplied by before they compete, 1/τ."""
+        return scale_of(self.logit_scale)

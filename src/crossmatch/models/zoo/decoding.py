@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from crossmatch.core.errors import MissingDependency, WrongWords
 from crossmatch.models.zoo.captioner_parts import chosen
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, UNKNOWN, Words
+from crossmatch.models.zoo.inputs import BEGIN, END, LONGEST, PAD, UNKNOWN, Words
 
 try:
     import torch
@@ -21,6 +21,9 @@ try:
 except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
+# Words of a caption, its end among them, wherever captions are told: in self-critical training, in validation, by `caption`. As
+# many as are read of a text, so that a captioner may say all that it is taught: diorama's captions have up to 48, COCO's about 50.
+LONGEST_TOLD = LONGEST + 1
 BELOW_ONE = 1 - 2**-40  # the highest number that is drawn, so that it never falls behind the last word
 
 

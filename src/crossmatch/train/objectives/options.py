@@ -79,7 +79,7 @@ class SelfCritical:
     """`self-critical`."""
 
     name: str
-    longest: int = field(default=20, metadata={"least": 1, "most": 1000})
+    end: bool = True
 
 
 OPTIONS: Mapping[str, type] = {

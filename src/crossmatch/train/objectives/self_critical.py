@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.decoding import greedy, sampled
+from crossmatch.models.zoo.decoding import LONGEST_TOLD, greedy, sampled
 from crossmatch.models.zoo.inputs import PAD, Vocabulary
 
 try:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from crossmatch.train.batch import Batch
     from crossmatch.train.data import TrainingSet
-
-LONGEST = 20  # words of a caption that is drawn, unless the recipe says otherwise
 
 
 def surrogate(each: Tensor, reward: Tensor, baseline: Tensor) -> Tensor:
@@ -48,30 +47,38 @@ class SelfCritical:
     """The objective for one training set, whose captions say what a caption is worth.
 
     The greedy caption is told as it will be when the training is over, without dropout; the other one is drawn from the network as
-    it is trained. What a captioner sees of an image is the same for both (see `CaptionNet`). `longest` (20) is the number of words,
-    the end among them, after which both are cut; a caption without an end is worth what it says.
+    it is trained. What a captioner sees of an image is the same for both (see `CaptionNet`), and they may be as long as captions
+    are when they are validated and told.
     """
 
     reward: Callable[[IntArray, IntArray], FloatArray]
+    longest: int = LONGEST_TOLD
 
     def __call__(self, net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
         captioner: Any = net
-        longest, training = int(options.get("longest", LONGEST)), net.training
+        training = net.training
         encoded = captioner.images(batch.regions)
         net.eval()
-        best = greedy(captioner, encoded, longest)
+        best = greedy(captioner, encoded, self.longest)
         net.train(training)
-        drawn = sampled(captioner, encoded, longest)
+        drawn = sampled(captioner, encoded, self.longest)
         both = _together(drawn.numbers, best.numbers)
         found = torch.from_numpy(self.reward(both, np.tile(batch.image.numpy(), 2))).to(drawn.each.dtype)
         return surrogate(drawn.each, *found.chunk(2))
 
 
-def made_for(data: TrainingSet, vocabulary: Vocabulary) -> SelfCritical:
-    """The objective with CIDEr-D as reward, all that the references of a training set say being counted once."""
+def made_for(data: TrainingSet, vocabulary: Vocabulary) -> Callable[[nn.Module, Batch, Mapping[str, Any]], Tensor]:
+    """The objective with CIDEr-D as reward, all that the references of a training set say being counted once.
+
+    Its option `end` (true) says whether the end of a caption is a word that counts: see `Reward`.
+    """
     from crossmatch.train.reward import Reward
 
-    return SelfCritical(Reward.of(data, vocabulary))
+    @cache
+    def critic(end: bool) -> SelfCritical:
+        return SelfCritical(Reward.of(data, vocabulary, end))
+
+    return lambda net, batch, options: critic(bool(options.get("end", True)))(net, batch, options)
 
 
 def _together(one: Tensor, other: Tensor) -> IntArray:

@@ -17,7 +17,7 @@ from crossmatch.models.likelihood import ByLikelihood, Captioner, as_scorer  # n
 from crossmatch.models.zoo import captioning  # noqa: E402
 from crossmatch.models.zoo import model as module  # noqa: E402
 from crossmatch.models.zoo.captioning import CaptioningModel, blocks  # noqa: E402
-from crossmatch.models.zoo.decoding import beam, greedy, sampled  # noqa: E402
+from crossmatch.models.zoo.decoding import LONGEST_TOLD, beam, greedy, sampled  # noqa: E402
 from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, LONGEST, PAD, UNKNOWN, Vocabulary  # noqa: E402
 from crossmatch.models.zoo.model import ZooConfig, load, made  # noqa: E402
 
@@ -152,6 +152,24 @@ def test_captions_do_not_depend_on_how_many_are_told_at_once(model, pictures, wa
 def test_an_unknown_way_to_caption_is_refused(model, pictures):
     with pytest.raises(WrongWords, match="one of greedy, sampled, beam"):
         model.caption(pictures, decoding="beams")
+    with pytest.raises(WrongWords, match=r"no key 'widht'\. Did you mean 'width'"):
+        model.caption_regions(model.see(pictures), widht=3)
+
+
+def test_captions_that_do_not_end_are_cut_at_one_length_and_are_known(model, pictures):
+    """As long as what is read of a text, so that everything that is taught may be told."""
+    seen = model.see(pictures)
+    for bias, longest, cut in ((-100, None, True), (-100, 7, True), (100, None, False)):
+        with torch.no_grad():
+            model.match.next_word.linear.bias[END] = bias
+        many = longest or LONGEST_TOLD
+        for way in ("greedy", "beam", "sampled"):
+            told = model.caption_regions(seen, decoding=way, longest=longest)
+            assert {len(text.split()) for text in told} == {many if cut else 0}
+            assert model.cut_short(told, many).tolist() == [cut] * len(pictures)
+    whole = model.unread(model.read(["a cat " * 40]).numbers)[0]
+    assert len(whole.split()) == LONGEST == LONGEST_TOLD - 1
+    assert not model.cut_short([whole])[0]
 
 
 def test_numbers_are_read_back_to_their_end(model):

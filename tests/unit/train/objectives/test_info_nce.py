@@ -119,11 +119,18 @@ def test_the_same_words_twice_are_no_negatives_of_each_other():
 
 
 def test_texts_of_unequal_length_are_compared_as_they_are():
+    """A negative with the same beginning is another text; one with the same words, filled up to more, is the same."""
     generator = torch.Generator().manual_seed(0)
     batch, net = batch_of(2, "texts", generator), net_of(generator)
     longer = Batch(batch.regions, Words(torch.tensor([[4, 9], [5, 9]])), batch.image,
-                   negatives=Negatives(Words(torch.tensor([[4, 9, 9], [5, PAD, PAD]]))))  # fmt: skip
-    assert torch.isfinite(contrastive(net, longer, {}))
+                   negatives=Negatives(Words(torch.tensor([[4, 9, 9], [5, 9, PAD]]))))  # fmt: skip
+    s = scores_of(net, longer)
+
+    def masked(i, j):
+        return -math.inf if (i, j) == (1, 3) else s(i, j)  # text 3 says what text 1 says, which is true of image 1
+
+    assert float(contrastive(net, longer, {})) == pytest.approx(hard_texts(masked, 2), rel=1e-9)
+    assert float(contrastive(net, longer, {"same": "negatives"})) == pytest.approx(hard_texts(s, 2), rel=1e-9)
 
 
 def test_in_batch_is_clips_loss():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.decoding import Told, greedy, without_unknown  # noqa: E402
+from crossmatch.models.zoo.decoding import LONGEST_TOLD, Told, greedy, without_unknown  # noqa: E402
 from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Vocabulary, Words  # noqa: E402
 from crossmatch.models.zoo.show_tell import ShowTell, ShowTellConfig  # noqa: E402
 from crossmatch.models.zoo.up_down import UpDown, UpDownConfig  # noqa: E402
@@ -89,14 +89,14 @@ def test_all_captions_are_all_there_is(net):
 
 def test_the_gradient_is_that_of_the_expected_reward(net, monkeypatch):
     """Every caption is drawn once and counts by its probability, so that there is no noise: equal to the last digits."""
-    criticise, images = SelfCritical(Reward.of(DATA, VOCABULARY)), (0, 1, 2)
+    criticise, images = SelfCritical(Reward.of(DATA, VOCABULARY), LONGEST), (0, 1, 2)
     exact = slopes(-expected_reward(net, images), net)
     mean = torch.zeros_like(exact)
     for image in images:
         for caption in all_captions():
             told = spelt(net, batch_of(image).regions, caption)
             monkeypatch.setattr(self_critical, "sampled", lambda net, encoded, longest, told=told: told)
-            loss = criticise(net, batch_of(image), {"longest": LONGEST})
+            loss = criticise(net, batch_of(image), {})
             mean += slopes(loss, net) * told.log_likelihood.exp().item() / len(images)
     assert exact.abs().max() > 1e-3
     torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
@@ -118,7 +118,7 @@ def test_the_expected_reward_has_this_slope_by_finite_differences(net):
 def test_captions_that_are_drawn_come_near_it(net):
     """The whole way, with chance: 40,000 captions of one image, a batch of duplicates."""
     exact = slopes(-expected_reward(net, (0,)), net)
-    loss = SelfCritical(Reward.of(DATA, VOCABULARY))(net, batch_of(*[0] * 40_000), {"longest": LONGEST})
+    loss = SelfCritical(Reward.of(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0] * 40_000), {})
     found = slopes(loss, net)
     assert float(torch.cosine_similarity(found, exact, dim=0)) > 0.99
     assert float((found - exact).norm()) < 0.1 * float(exact.norm())
@@ -134,7 +134,7 @@ def test_a_batch_is_the_mean_of_its_images(net):
 
 
 def test_equal_rewards_teach_nothing(net):
-    loss = SelfCritical(lambda numbers, image: np.ones(len(image)))(net, batch_of(0, 1, 1), {"longest": LONGEST})
+    loss = SelfCritical(lambda numbers, image: np.ones(len(image)), LONGEST)(net, batch_of(0, 1, 1), {})
     assert loss.item() == 0
     assert not slopes(loss, net).any()
 
@@ -147,7 +147,7 @@ def test_the_drawn_captions_come_first_and_are_compared_with_the_greedy_ones(net
         return np.arange(len(image), dtype=float)
 
     batch = batch_of(2, 0, 0)
-    SelfCritical(reward)(net, batch, {"longest": LONGEST})
+    SelfCritical(reward, LONGEST)(net, batch, {})
     assert seen["image"].tolist() == [2, 0, 0, 2, 0, 0]
     best = greedy(net, net.images(batch.regions), LONGEST).numbers.numpy()
     assert (seen["numbers"][3:, : best.shape[1]] == best).all()
@@ -159,12 +159,12 @@ def test_captions_that_are_empty_are_learnt_from(net):
     with torch.no_grad():
         net.next_word.linear.bias[END] = 3.0
     assert greedy(net, net.images(batch_of(0).regions), LONGEST).numbers.tolist() == [[END]]
-    loss = SelfCritical(Reward.of(DATA, VOCABULARY))(net, batch_of(*[0, 1] * 50), {"longest": LONGEST})
+    loss = SelfCritical(Reward.of(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0, 1] * 50), {})
     loss.backward()
     assert net.next_word.linear.bias.grad[END] > 0  # downhill it ends less soon
     with torch.no_grad():
         net.next_word.linear.bias[END] = 1000.0
-    assert SelfCritical(Reward.of(DATA, VOCABULARY))(net, batch_of(0, 1), {"longest": LONGEST}).item() == 0
+    assert SelfCritical(Reward.of(DATA, VOCABULARY), LONGEST)(net, batch_of(0, 1), {}).item() == 0
 
 
 def test_the_greedy_caption_is_told_without_dropout_and_the_mode_stays():
@@ -179,13 +179,20 @@ def test_the_greedy_caption_is_told_without_dropout_and_the_mode_stays():
     for training in (True, False):
         net.train(training)
         for _ in range(5):
-            SelfCritical(reward)(net, batch_of(0, 1, 2), {"longest": LONGEST})
+            SelfCritical(reward, LONGEST)(net, batch_of(0, 1, 2), {})
         assert net.training is training
     assert all((each == best.numpy()).all() for each in rewarded)
 
 
-def test_by_its_name_it_is_made_for_a_training_set(net):
-    made = objective("self-critical", DATA, VOCABULARY)
-    row = np.asarray(VOCABULARY.rows(["a dog"]))
-    assert made.reward(row, np.array([0])) == Reward.of(DATA, VOCABULARY)(row, np.array([0]))
-    assert torch.isfinite(made(net, batch_of(0, 2), {}))
+def test_by_its_name_it_is_made_for_a_training_set_and_counts_ends_as_the_recipe_says(net, monkeypatch):
+    """The loss is that of the reward with ends or without, over captions that are as long as anywhere."""
+    told = spelt(net, batch_of(0).regions, VOCABULARY.rows(["dog a"])[0][1:])
+    monkeypatch.setattr(self_critical, "greedy", lambda net, encoded, longest: Told(torch.tensor([[END]]), torch.zeros(1, 1)))
+    monkeypatch.setattr(self_critical, "sampled", lambda net, encoded, longest: asked.append(longest) or told)
+    asked, made, losses = [], objective("self-critical", DATA, VOCABULARY), []
+    for options, end in (({}, True), ({"end": True}, True), ({"end": False}, False)):
+        losses.append(made(net, batch_of(0), options).item())
+        reward = Reward.of(DATA, VOCABULARY, end)(told.numbers.numpy(), np.array([0]))
+        assert losses[-1] == pytest.approx(-reward[0] * told.log_likelihood.item())
+    assert losses[0] == losses[1] != losses[2]
+    assert set(asked) == {LONGEST_TOLD}
