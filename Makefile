@@ -35,6 +35,7 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/tiger.py
 	$(BIN)/python bench/scan.py
 	$(BIN)/python bench/embed.py
+	$(BIN)/python bench/scst.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -47,7 +48,6 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_caption_results.py
 	$(BIN)/python docs/make_photo_results.py
 	$(BIN)/python docs/make_zoo_results.py
-	$(BIN)/python docs/make_training_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

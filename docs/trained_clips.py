@@ -31,9 +31,9 @@ TUNED = {
     "hard pairs, drawn as the originals": "clip-hard-pairs-camera",
 }
 NOISE = (0.2, 0.4, 0.6)
-FINER = ("ipos2t", "ineg2t", "tpos2i", "tneg2i")
+FINER = ("Ipos2T", "Ineg2T", "Tpos2I", "Tneg2I")
 KEYS = (("SugarCrepe", "diorama/sugarcrepe", "accuracy"), ("I2T", "diorama/bivlc", "i2t"), ("T2I", "diorama/bivlc", "t2i"),
-        ("Group", "diorama/bivlc", "group"), *((key.capitalize(), "diorama/bivlc", key) for key in FINER))  # fmt: skip
+        ("Group", "diorama/bivlc", "group"), *((name, "diorama/bivlc", name.lower()) for name in FINER))  # fmt: skip
 
 Found = Mapping[str, Mapping[str, cm.Result]]
 
@@ -129,7 +129,7 @@ def detectors(folder: Path) -> Table:
         cells = [f"{100 * one.value:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]" for one in told]
         chosen = [value_with_error(results["diorama/bivlc"][key]) for key in ("i2t", "t2i", "group")]
         rows.append((label, *cells, *chosen, value_with_error(results["diorama/sugarcrepe"]["accuracy"])))
-    heads = (f"{what} told apart" for what in detector.detect(trials).accuracies(EVEN))
+    heads = (f"{what}, % right" for what in detector.detect(trials).accuracies(EVEN))
     return Table("", (("over", *heads, "I2T", "T2I", "Group", "SugarCrepe"),), tuple(rows), 1)
 
 

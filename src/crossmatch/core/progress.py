@@ -10,10 +10,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def announce(said: str) -> None:
-    """What begins, or how far it is, in a line on standard error where there is no terminal that shows a bar."""
+def announce(said: str, tell: Callable[[str], object] = lambda said: print(said, file=sys.stderr)) -> None:
+    """What begins, or how far it is, in a line where there is no terminal that shows a bar: to whom it may concern."""
     if not sys.stderr.isatty():
-        print(said, file=sys.stderr)
+        tell(said)
 
 
 def track(items: Sequence[T], label: str) -> Iterator[T]:

@@ -14,9 +14,9 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ FORMAT = 1  # counts up when a checkpoint is written in another way
 HEAD = re.compile(rb"crossmatch checkpoint (\d+) recipe:(\w+) data:(\w+) sha256:(\w{64})")
 KEPT = 2  # of which the older one is there in case that the newer one is damaged
 LOCK, FOLDER, SUFFIX = "lock", "checkpoints", ".checkpoint"
+TOLD, MOST = "recipe", 3  # where a checkpoint has its recipe; differences that are told
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Identity:
 
     recipe: str
     data: str
+    told: Mapping[str, Any] = field(default_factory=dict, compare=False)  # the recipe in words, to say what differs
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Checkpoints:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state after so many steps, at once; then drop all but the newest two."""
         buffer = io.BytesIO()
-        torch.save(state, buffer)
+        torch.save(state | {TOLD: dict(self.identity.told)}, buffer)
         content = buffer.getvalue()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +111,9 @@ class Checkpoints:
         seen = HEAD.fullmatch(line)
         if seen is None or hashlib.sha256(content).hexdigest().encode() != seen[4]:
             return None
-        require_same(Identity(seen[2].decode(), seen[3].decode()), self.identity, self.output, "a checkpoint")
+        found = Identity(seen[2].decode(), seen[3].decode())
+        if found != self.identity:
+            require_same(replace(found, told=_told(content)), self.identity, self.output, "a checkpoint")
         if int(seen[1]) != FORMAT:
             raise CrossmatchError(
                 f"{path} has format {int(seen[1])}; this version reads format {FORMAT}. Begin again with --restart, or name "
@@ -124,14 +128,40 @@ def _head(identity: Identity, content: bytes) -> bytes:
     return f"crossmatch checkpoint {FORMAT} recipe:{identity.recipe} data:{identity.data} sha256:{digest}\n".encode()
 
 
+def _told(content: bytes) -> Mapping[str, Any]:
+    """The recipe of a checkpoint, where it can be read."""
+    try:
+        told: Mapping[str, Any] = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu").get(TOLD, {})
+    except Exception:  # of another version, in any way
+        return {}
+    return told
+
+
+def differing(found: Mapping[str, Any], wanted: Mapping[str, Any], above: str = "") -> list[str]:
+    """What one recipe says that the other does not, in words.
+
+    >>> differing({"train": {"epochs": 3, "seed": 0}, "hash": "a"}, {"train": {"epochs": 4, "seed": 0}})
+    ['train.epochs is 3 there and 4 here']
+    """
+    said: list[str] = []
+    for name, value in wanted.items():
+        other = found.get(name)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            said += differing(other, dict.fromkeys(other) | dict(value), f"{above}{name}.")
+        elif other != value:
+            said.append(f"{above}{name} is {other} there and {value} here")
+    return said
+
+
 def require_same(found: Identity, wanted: Identity, output: Path, what: str) -> None:
     """Refuse to go on with what another training left: neither its weights nor its log would mean anything."""
     other = [name for name in ("recipe", "data") if getattr(found, name) != getattr(wanted, name)]
     if other:
         was, now = (getattr(each, other[0]) for each in (found, wanted))
+        apart = differing(found.told, wanted.told)[:MOST] if found.told and other[0] == "recipe" else []
         raise CrossmatchError(
             f"{output} holds {what} of {' and '.join({'recipe': 'another recipe', 'data': 'other data'}[name] for name in other)} "
-            f"({was}, not {now}). Name another folder with -o, or replace it: --restart"
+            f"({'; '.join(apart) or f'{was}, not {now}'}). Name another folder with -o, or replace it: --restart"
         )
 
 

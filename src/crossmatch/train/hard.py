@@ -31,7 +31,7 @@ from crossmatch.diorama.rearrange import groups_of, versions
 from crossmatch.diorama.scenes import Scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE
 from crossmatch.train.data import Joined, PixelStore, Store, TrainingSet
-from crossmatch.train.judge import SUM, Judge
+from crossmatch.train.judge import CHOICES, SUM, Judge
 from crossmatch.train.pictures import Part, in_parts
 from crossmatch.train.recipe import NegativeSettings
 
@@ -78,7 +78,7 @@ def trial_accuracy(model: Any, held: TrainingSet) -> dict[str, float]:
     return found | {SUM: sum(found.values())}
 
 
-CHOSEN = Judge("right choices in validation add up to", trial_accuracy)
+CHOSEN = Judge(CHOICES, trial_accuracy)
 
 
 def _choices(scores: NDArray[Any], count: int) -> NDArray[np.bool_]:

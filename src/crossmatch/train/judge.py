@@ -28,6 +28,7 @@ except ImportError as absent:
 
 WATCHED = ("hit@1", "hit@5", "hit@10")
 SUM = "sum"  # what an epoch is chosen by, whatever it is a sum of
+CHOICES = "right choices in validation add up to"  # where there are hard negatives
 AT_ONCE = 128  # captions whose likelihood is asked for together
 
 
@@ -46,7 +47,7 @@ def judge_of(model: Any) -> Judge:
 
 def validated_by(model: Any, held: TrainingSet) -> str:
     """How the value by which an epoch was chosen is called: words that end before the number."""
-    return "right choices in validation add up to" if getattr(held, "hard", None) is not None else judge_of(model).words
+    return CHOICES if getattr(held, "hard", None) is not None else judge_of(model).words
 
 
 def judged(model: Any, held: TrainingSet) -> dict[str, float]:

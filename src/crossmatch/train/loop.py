@@ -161,7 +161,8 @@ def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = Fal
                 keep()
                 write_log(output / "log.csv", state.rows)
                 show_row(state.rows[-1])
-                announce(f"epoch {state.epoch} of {settings.epochs} · loss {state.rows[-1]['loss']:.4g} · {state.said()}")
+                told = f"epoch {state.epoch} of {settings.epochs} · loss {state.rows[-1]['loss']:.4g} · {state.said()}"
+                announce(told, checkpoints.tell)
         model.net.load_state_dict(state.weights)
         model.net.eval()
     require_finite(model.net, str(output))

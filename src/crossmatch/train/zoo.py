@@ -98,7 +98,7 @@ def train_zoo(
             chosen = completed(chosen, base)
         images, judged = asked.images or chosen.train.images or None, chosen.train.validation
         held = source(data, chosen.features, replace(asked, images=images, judged=judged, hard=chosen.negatives))
-        identity = Identity(identified(chosen, base), held.digest)
+        identity = Identity(identified(chosen, base), held.digest, chosen.told())
         checkpoints = Checkpoints(folder, identity, tell)
         if restart:
             _clear(folder, checkpoints)
@@ -226,7 +226,7 @@ def _finished(folder: Path, identity: Identity, tell: Callable[[str], object]) -
     try:
         told = json.loads((folder / "model.json").read_bytes())
         recipe, family = told["recipe"], str(told["family"])
-        found = Identity(str(recipe.get("hash")), str(recipe.get("data_hash")))
+        found = Identity(str(recipe.get("hash")), str(recipe.get("data_hash")), recipe)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     require_same(found, identity, folder, "the finished model")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +25,7 @@ from crossmatch.train.hard import diorama_edits, edited, hardened, in_words, is_
 from crossmatch.train.hard_files import NegativeFile
 from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives.info_nce import contrastive
-from crossmatch.train.recipe import NegativeSettings, TrainSettings
+from crossmatch.train.recipe import NegativeSettings, TrainSettings, load_recipe
 from crossmatch.train.sources import Asked, source
 
 PIXELS = {"kind": "pixels", "side": 16}
@@ -523,6 +524,17 @@ def test_negatives_that_do_not_go_with_the_data_are_refused(data, asked, says):
 
 
 # From a recipe to a model
+
+
+def test_on_the_embedded_world_the_three_recipes_differ_in_kind_and_in_pairs_of_a_batch_alone():
+    """As many items in a batch: 200 pairs, 100 images with 200 captions, or 100 pairs with 100 negative ones."""
+    plain, texts, pairs = (load_recipe(name) for name in ("clip-in-batch", "clip-hard-texts", "clip-hard-pairs"))
+    assert [each.negatives for each in (plain, texts, pairs)] == [
+        NegativeSettings(kind, style="generator") for kind in ("unused", "texts", "pairs")
+    ]
+    assert texts.train == pairs.train == replace(plain.train, batch=100)
+    assert (plain.train.batch, plain.train.epochs) == (200, 6)
+    assert load_recipe("clip-in-batch", "collection").negatives.kind == "none"
 
 
 @pytest.mark.parametrize(
