@@ -9,6 +9,7 @@ Trains every recipe on the embedded world, two at a time, and evaluates it on th
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
@@ -29,7 +30,7 @@ from crossmatch.report.uncertainty_plot import Multiplicity, multiplicity, uncer
 from crossmatch.train.recipe import load_recipe
 from make_caption_results import by_quality
 from make_results import markdown
-from trained import Job, all_made, evaluated
+from trained import Job, all_made, evaluated, recipe_of
 
 HERE = Path(__file__).parent
 CHOICES = ("diorama/retrieval", "diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
@@ -93,13 +94,8 @@ PAIRED = (  # region attention, and what pools with as many steps on as many pai
 WAYS = ("i2t", "t2i", "t2t", "i2i")
 
 
-def whole(result: cm.Result, key: str) -> cm.core.result.Row:
-    """A row by its key; of forced choices, that of all trials."""
-    return next(row for row in result.rows if row.key in (key, f"all/{key}"))
-
-
 def cell(results: Mapping[str, cm.Result], task: str, key: str) -> str:
-    return value_with_error(whole(results[task], key)) if task in results else "–"
+    return value_with_error(results[task][key]) if task in results else "–"
 
 
 def every_model(folder: Path, found: Mapping[str, Mapping[str, cm.Result]], names: Sequence[str]) -> Table:
@@ -125,13 +121,22 @@ def against_pooled(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
 
 
 def trimmed(result: cm.Result, key: str) -> cm.Result:
-    return replace(result, rows=(whole(result, key),))
+    return replace(result, rows=(result[key],))
 
 
 def budget(folder: Path, name: str) -> str:
     """Passes over how many images, and pairs of a batch."""
-    told = json.loads((folder / "models" / name / "model.json").read_text())["recipe"]["train"]
+    told = recipe_of(folder, name)["train"]
     return f"{told['epochs']} x {told['images'] or SIZES['default']['train']:,}, {told['batch']}"
+
+
+def learning(folder: Path) -> Table:
+    """What validation said after each pass, for those of which it is asked whether they were trained for long enough."""
+    rows = []
+    for name in ("vse++", "vsrn", "de-i2t", "de-t2t-i2t"):
+        with (folder / "models" / name / "log.csv").open() as file:
+            rows.append((name, " · ".join(f"{float(row['sum']):.0f}" for row in csv.DictReader(file))))
+    return Table("", (("model", "hits in validation, summed, after each pass"),), tuple(rows), 2)
 
 
 def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
@@ -142,7 +147,7 @@ def mining(found: Mapping[str, Mapping[str, cm.Result]]) -> Table:
         jobs[f"{kind}{late}"] = [recipe if seed == 0 else f"{recipe}-{seed}" for seed in SEEDS]
     jobs |= {f"{kind} at once": [f"{MINING[kind]}-at-once"] for kind in ("semi-hard", "hardest")}
     rows = [
-        (kind, *(_over_seeds([whole(found[name]["diorama/retrieval"], f"{way}/{key}").value for name in names])
+        (kind, *(_over_seeds([found[name]["diorama/retrieval"][f"{way}/{key}"].value for name in names])
                  for key, _ in MINED for way in WAYS[:2]))
         for kind, names in jobs.items()
     ]  # fmt: skip
@@ -201,13 +206,15 @@ def page(folder: Path, found: Mapping[str, Mapping[str, cm.Result]]) -> str:
     return "\n".join(
         [
             "## Trained retrieval systems on the embedded world",
-            "Every recipe, trained on diorama's train split by its validation images and evaluated on the test split (`crossmatch train RECIPE --data diorama`, seed 0). Links are the five captions that were written for a scene; the truth is whether a caption holds of a scene.\n",
+            "Every recipe, trained on diorama's train split by its validation images and evaluated on the test split (`crossmatch train RECIPE --data diorama`, seed 0). Links are the five captions that were written for a scene; the truth is whether a caption holds of a scene. Intervals are over images and trials, of one training each: another seed may differ by more.\n",
             markdown(
                 every_model(folder, found, (*POOLED, PROBABLE, *ATTENTION, "de-i2t", "de-t2t-i2t", "vse++-short", "scan-t2i-short"))
             ),
             "\n### Region attention against pooling",
             "Paired differences with 95 % intervals. The models named short, SGR and SAF were trained alike: one pass, batches of 32.\n",
             markdown(against_pooled(found)),
+            "\n### Was that long enough?\n",
+            markdown(learning(folder)),
             "\n### Which negatives count",
             "VSE with the hinge loss over all negatives of a batch (none), over the nearest that is still farther than the true one (semi-hard) or over the nearest (hardest): mean of three seeds [lowest, highest], or one seed.\n",
             markdown(mining(found)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,12 @@ def evaluated(folder: Path, name: str, tasks: Sequence[str]) -> dict[str, cm.Res
         words = ["run", "-m", str(model), "--name", name, "-t", ",".join(absent), "-o", str(results)]
         subprocess.run([*RUN, *words], check=True, stdout=subprocess.DEVNULL)
     return {result.task: result for result in load_all([results])}
+
+
+def recipe_of(folder: Path, name: str) -> dict[str, Any]:
+    """By what recipe a model was trained."""
+    told: dict[str, Any] = json.loads((folder / "models" / name / "model.json").read_text())["recipe"]
+    return told
 
 
 def all_made(folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, cm.Result]]:

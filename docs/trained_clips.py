@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from crossmatch.models import make_model
 from crossmatch.models.detector_model import EVEN
 from crossmatch.report.tables import Table, value_with_error
 from make_results import markdown
-from trained import RUN, Job
+from trained import RUN, Job, recipe_of
 
 SEEDS = range(3)
 CHOICES = ("diorama/bivlc", "diorama/sugarcrepe")
@@ -80,7 +79,7 @@ def table_3(folder: Path, found: Found) -> Table:
 
 def budget(folder: Path, name: str) -> str:
     """Passes, and pairs of a batch."""
-    told = json.loads((folder / "models" / f"{name}-0" / "model.json").read_text())["recipe"]["train"]
+    told = recipe_of(folder, f"{name}-0")["train"]
     return f"{told['epochs']} epochs, {told['batch']}"
 
 
@@ -101,7 +100,7 @@ def by_category(found: Found) -> Table:
         parts = [row.part for row in found[f"{BASE}-0"][task].rows if row.metric == keys[0] and row.part not in ("", "macro")]
         for part in parts:
             for key in keys:
-                name = "SugarCrepe" if key == "accuracy" else {"i2t": "I2T", "t2i": "T2I", "group": "Group"}[key]
+                name = next(head for head, *asked in KEYS if asked == [task, key])
                 cells = [over_seeds(values(found, model, task, f"{part}/{key}")) for model in TUNED.values()]
                 rows.append((part, name, *cells))
     return Table("", (("", "", *TUNED),), tuple(rows), 2)

@@ -27,6 +27,7 @@ from crossmatch.inputs import animated, truncated
 from crossmatch.models.abilities import ImageEncoder, TextEncoder, abilities, outcomes_of, scores_of
 from crossmatch.models.cache import BATCH, ScoreCache
 
+ONE_SIDED: Mapping[tuple[str, ...], str] = {("embed texts",): "t2t", ("embed images",): "i2i"}  # what such a model can answer
 MACRO = "macro"  # the part in which every category counts the same
 RESERVED = (MACRO, "all", "(none)")
 MOST_CATEGORIES = 200
@@ -189,10 +190,10 @@ def _asked(task: Task) -> dict[str, tuple[str, str]]:
 
 def _require_able(model: object, tasks: Sequence[Task]) -> None:
     """Refuse, before anything is embedded, what a model of one side alone cannot answer."""
-    one_sided: dict[tuple[str, ...], tuple[str, ...]] = {("embed texts",): ("t2t",), ("embed images",): ("i2i",)}
-    able = one_sided.get(abilities(model))
-    for task in tasks if able else ():
-        _require_some(None, able or (), _asked(task), task)
+    only = ONE_SIDED.get(abilities(model))
+    if only is not None:
+        for task in tasks:
+            _require_some(None, (only,), _asked(task), task)
 
 
 def _require_some(said: Scores | None, able: Sequence[str], asked: Mapping[str, tuple[str, str]], task: Task) -> None:

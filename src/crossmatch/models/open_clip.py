@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +45,13 @@ OPENAI_EXTRAS = ("input_resolution", "context_length", "vocab_size")  # numbers 
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode", "fill_color")
 
 
-def _numbers(count: int, above: float = -math.inf) -> Callable[[object], bool]:
+def _numbers(count: int, above: float = -sys.float_info.max) -> Callable[[object], bool]:
     """Whether something is as many finite numbers, all above a bound."""
 
     def holds(value: object) -> bool:
         if not isinstance(value, list) or len(value) != count:
             return False
-        return all(isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) and n > above for n in value)
+        return all(isinstance(n, (int, float)) and not isinstance(n, bool) and above < n < sys.float_info.max for n in value)
 
     return holds
 
@@ -249,10 +250,9 @@ def _require_described(file: Path, config: object, preprocessing: object) -> Non
         if not isinstance(held, Mapping):
             raise CrossmatchError(f"{file}: {part} must be a table of names and values. Get the file again.")
         for name, (holds, what) in expected.items():
-            if name in held and not holds(held[name]):
-                raise CrossmatchError(f"{file}: {name} of {part} must be {what}, not {held[name]!r:.60}. Mend it, or get it again.")
-    if "embed_dim" not in config:  # type: ignore[operator]
-        raise CrossmatchError(f"{file}: model_cfg lacks embed_dim, the number of dimensions. Get the file again.")
+            if (name in held or name == "embed_dim") and not holds(held.get(name)):
+                seen = repr(held[name])[:60] if name in held else "absent"
+                raise CrossmatchError(f"{file}: {name} of {part} must be {what}, not {seen}. Mend it, or get it again.")
 
 
 def likely(weights: Mapping[str, Tensor]) -> list[str]:

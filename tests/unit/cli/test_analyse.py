@@ -2,11 +2,9 @@
 
 import csv
 import json
-import sys
+from functools import partial
 
 import pytest
-
-from crossmatch.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -22,18 +20,8 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", "analyse", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
+def crossmatch(crossmatch):
+    return partial(crossmatch, "analyse")
 
 
 BISON = ("-t", "diorama/bison", "--size", "tiny")

@@ -2,12 +2,11 @@
 
 import csv
 import json
-import sys
+from functools import partial
 
 import pytest
 
 from crossmatch.captions.frequencies import Frequencies
-from crossmatch.cli import main
 
 REFERENCES = {
     "391895": ["A man with a red helmet on a small moped on a dirt road.", "Man riding a motor bike on a dirt road."],
@@ -26,20 +25,10 @@ POOR = {"391895": "a cat", "60623": "", "483108": "a man riding a train"}
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
+def crossmatch(crossmatch, tmp_path):
     for name, held in (("refs", REFERENCES), ("good", GOOD), ("poor", POOR)):
         (tmp_path / f"{name}.json").write_text(json.dumps(held))
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", "captions", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
+    return partial(crossmatch, "captions")
 
 
 SCORE = ("score", "--candidates", "good.json", "--references", "refs.json", "--samples", 50)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from crossmatch import __version__
-from crossmatch.cli import main
 from crossmatch.core.result import load
 from crossmatch.diorama.world import Diorama
 
@@ -22,19 +21,9 @@ QUICK = ("-t", TASK, "--size", "tiny", "--samples", "10")
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
+def crossmatch(crossmatch, monkeypatch):
     monkeypatch.setattr(Diorama, "make", MAKE)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
+    return crossmatch
 
 
 def outside(*words, cwd, **environment):

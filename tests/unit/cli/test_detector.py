@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from crossmatch.cli import main
-
 pytest.importorskip("torch")
 
 SRC = Path(__file__).parents[3] / "src"
@@ -36,18 +34,9 @@ SMALL = ("--size", "tiny", "--images", "15", "--epochs", "5", "--cache", "cache"
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def crossmatch(crossmatch, tmp_path):
     (tmp_path / "toy.py").write_text(ENCODER)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
+    return crossmatch
 
 
 def weights(folder):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
-from crossmatch.cli import main
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.models.generation import IMAGES, told_captions
@@ -54,18 +53,9 @@ def one_thread():
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def crossmatch(crossmatch, tmp_path):
     (tmp_path / "tellers.py").write_text(TELLERS)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", "captions", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
+    return partial(crossmatch, "captions")
 
 
 def generate(crossmatch, name, *more, data="diorama"):

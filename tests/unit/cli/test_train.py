@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crossmatch.cli import main
 from crossmatch.train.recipe import names
 
 SRC = Path(__file__).parents[3] / "src"
@@ -20,21 +19,6 @@ SMALL = [
     for word in ("--set", pair)
 ]
 WORDS = ("ape", "bee", "cat", "dog", "eel", "fox")
-
-
-@pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -345,10 +345,11 @@ def test_a_folder_without_its_parts(library: Any, tmp_path: Path) -> None:
     [
         ({"model_cfg": []}, "model_cfg must be a table"),
         ({"model_cfg": CONFIG, "preprocess_cfg": "squash"}, "preprocess_cfg must be a table"),
-        ({"model_cfg": {"vision_cfg": {}}}, "model_cfg lacks embed_dim"),
+        ({"model_cfg": {"vision_cfg": {}}}, "embed_dim of model_cfg must be a whole number above 0, not absent"),
         ({"model_cfg": CONFIG | {"embed_dim": "64"}}, "embed_dim of model_cfg must be a whole number above 0, not '64'"),
         ({"model_cfg": CONFIG | {"quick_gelu": "no"}}, "quick_gelu of model_cfg must be true or false"),
         ({"model_cfg": CONFIG, "preprocess_cfg": {"std": [0, 0, 0]}}, "std of preprocess_cfg must be three numbers above 0"),
+        ({"model_cfg": CONFIG, "preprocess_cfg": {"mean": [0, 0, 10**400]}}, "mean of preprocess_cfg must be three numbers"),
         ({"model_cfg": CONFIG, "preprocess_cfg": {"mean": [0.5]}}, "mean of preprocess_cfg must be three numbers"),
         ({"model_cfg": CONFIG, "preprocess_cfg": {"mean": ["0", "0", "0"]}}, "mean of preprocess_cfg must be three numbers"),
         ({"model_cfg": CONFIG, "preprocess_cfg": {"resize_mode": []}}, "resize_mode of preprocess_cfg must be one of shortest"),

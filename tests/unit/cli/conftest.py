@@ -1,0 +1,24 @@
+"""How the tests of the command line call it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from crossmatch.cli import main
+
+
+@pytest.fixture
+def crossmatch(monkeypatch, capsys, tmp_path):
+    """Call the command in this process, in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
