@@ -108,12 +108,11 @@ def evaluate_all(
         raise WrongWords(f"a limit of {limit} leaves nothing to evaluate; take at least 1.")
     if batch < 1 or (workers is not None and workers < 0):
         raise WrongWords(f"a batch of {batch} with {workers} workers is none; take at least one item, and no less than 0 workers.")
-    title = _printable(name) or (
-        model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model)
-    )
+    typed = model if isinstance(model, str) else type(model).__name__ if not callable(model) else _called(model)
+    title = _printable(name) or typed
     with own_code():
         asked = make_model(model) if isinstance(model, str) else model
-    asked = as_scorer(asked, likelihood, others=not set(abilities(asked)) <= {"log-likelihood", "caption"})
+    asked = as_scorer(asked, likelihood, others=not set(abilities(asked)) <= {"log-likelihood", "caption"}, name=typed)
     title += f"+likelihood={likelihood}" if name is None and likelihood not in (None, HOW[0]) else ""
     usual = _departures(ties=ties, samples=samples, seed=seed, metrics=",".join(metrics or ()), limit=limit)
     tasks = []

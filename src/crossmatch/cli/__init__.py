@@ -24,6 +24,7 @@ from crossmatch.cli.train import train
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.own_code import own_code
 
+STOPPED = 130  # what shells say of a process that Ctrl-C ended
 RESULTS = click.option("-o", "--output", type=FOLDER, default=Path("results"), show_default=True,
                        help="Folder for the results.")  # fmt: skip
 
@@ -208,7 +209,7 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Run, and turn every foreseeable failure into one line and an exit code: 1 the work failed, 2 the words were wrong."""
+    """Run, and turn every foreseeable end into one line and an exit code: 1 the work failed, 2 the words were wrong, 130 Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):  # a pipe that cannot show τ shows ?
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -225,8 +226,8 @@ def main() -> None:
         _fail(str(error), 2)
     except CrossmatchError as error:
         _fail(str(error), 1)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("stopped.", 1)
+    except (click.Abort, KeyboardInterrupt) as error:
+        _fail(f"stopped; {error}." if str(error) else "stopped.", STOPPED)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         sys.stderr.close()
         sys.exit(0)

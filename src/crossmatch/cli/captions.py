@@ -27,6 +27,8 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print everything as
 IMAGES = click.option("--images", type=click.Path(path_type=Path, file_okay=False), help="Folder of the pictures, named by id.")
 MODEL = click.option("-m", "--model", help="A model that embeds images and texts, for clip-score and ref-clip-score.")
 GROUNDER = click.option("--grounder", help="A model that grounds texts in regions, for tiger: the folder of a trained one.")
+SIZE = click.option("--size", help="Size of the world, for references of diorama: default, coco, tiny.")
+SPLIT = click.option("--split", help="Split of the references, where they are a task with several.")
 REFERENCES = "A file of references (COCO annotations, {id: [texts]}, csv, tsv), or a task or collection:FOLDER with captions."
 
 
@@ -42,6 +44,8 @@ captions.add_command(generate_command)
 @click.option("--candidates", "files", type=FILE, multiple=True, required=True,
               help="A file with one caption for each image: COCO results, {id: text}, csv. Several are compared.")  # fmt: skip
 @click.option("--references", "words", required=True, help=REFERENCES)
+@SIZE
+@SPLIT
 @click.option("--metrics", default=METRICS, show_default=True,
               help="Separated by commas; options as in cider-d+sigma=4 (see `captions metrics`).")  # fmt: skip
 @click.option("--frequencies", type=FILE, help="Document frequencies for CIDEr, from `captions frequencies`.")
@@ -58,9 +62,10 @@ captions.add_command(generate_command)
 @SAMPLES
 @SEED
 @JSON
-def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies: Path | None, images: Path | None,
-                  model: str | None, grounder: str | None, partial: bool, leave_one_out: bool, by: str | None,
-                  per_caption: Path | None, output: Path | None, samples: int, seed: int, as_json: bool) -> None:  # fmt: skip
+def score_command(files: tuple[Path, ...], words: str, size: str | None, split: str | None, metrics: str,
+                  frequencies: Path | None, images: Path | None, model: str | None, grounder: str | None, partial: bool,
+                  leave_one_out: bool, by: str | None, per_caption: Path | None, output: Path | None, samples: int, seed: int,
+                  as_json: bool) -> None:  # fmt: skip
     """Score captions against references: BLEU, ROUGE-L, CIDEr, METEOR, SPICE, TIGEr, CLIPScore. No Java, no downloads."""
     from crossmatch.benchmarks.formats.caption_files import pictures_in, read_candidates
     from crossmatch.captions.frequencies import Frequencies
@@ -77,7 +82,7 @@ def score_command(files: tuple[Path, ...], words: str, metrics: str, frequencies
             raise WrongWords(f"{place} should end in {ending}: a page is -o FILE.html, values are --per-caption FILE.csv")
     if per_caption is not None and per_caption.resolve() in [place.resolve() for place in (*files, Path(words))]:
         raise WrongWords(f"{per_caption} is read, and would be overwritten by --per-caption. Name another file.")
-    references, opener = references_of(words)
+    references, opener = references_of(words, size=size, split=split)
     if frequencies and not any("frequencies" in one.metric.needs for one in asked.values()):
         raise WrongWords(f"--frequencies are for cider and cider-d, which were not asked for: --metrics {metrics},cider-d")
     sets = [read_candidates(path) for path in files]
@@ -226,20 +231,25 @@ def frequencies_command(references: str, output: Path) -> None:
     click.echo(f"{output}: {len(found.counts):,} n-grams of {found.images:,} images · {found.digest}")
 
 
-def references_of(words: str) -> tuple[dict[str, list[str]], Callable[[str], Image] | None]:
-    """The references of each image, and an opener of the pictures where they are known: a file, a task or `collection:FOLDER`."""
+def references_of(words: str, **options: str | None) -> tuple[dict[str, list[str]], Callable[[str], Image] | None]:
+    """The references of each image, and an opener of the pictures where they are known: a file, a task or `collection:FOLDER`.
+
+    `options` are those of a task, as far as they were given.
+    """
     from crossmatch.benchmarks import load_data
     from crossmatch.benchmarks.formats.caption_files import read_references
 
-    path = Path(words)
+    path, given = Path(words), dict[str, Any]((name, value) for name, value in options.items() if value is not None)
     if not words.strip():
         raise WrongWords("no references were named. Give a file, a task, or collection:FOLDER.")
     if path.is_file():
+        if given:
+            raise WrongWords(f"--{next(iter(given))} is for references of a task; {words} is a file. Leave it out.")
         return read_references(path), None
     if path.suffix.lower() in (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt"):
         what = "is a folder" if path.is_dir() else "is not there"
         raise CrossmatchError(f"{words} {what}. Give a file of references, a task, or collection:FOLDER.")
-    collection = getattr(load_data(f"collection:{words}" if path.is_dir() else task_of(words)), "collection", None)
+    collection = getattr(load_data(f"collection:{words}" if path.is_dir() else task_of(words), **given), "collection", None)
     if collection is None:
         raise WrongWords(f"{words} has no images with captions of their own. Give a file of references or collection:FOLDER.")
     texts, found = collection.texts(), dict[str, list[str]]()
@@ -291,7 +301,7 @@ def load_grounder(name: str) -> Grounder:
     from crossmatch.core.grounding import Grounder
     from crossmatch.models import make_model
 
-    model = make_model(name)
+    model = make_model(name, "grounded")
     if not isinstance(model, Grounder):
         raise WrongWords(f"{name} does not ground texts in regions, which tiger needs. Train one: crossmatch train grounded -o DIR")
     return model

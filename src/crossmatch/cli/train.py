@@ -10,6 +10,7 @@ import click
 
 from crossmatch.cli.detector import train_detector_command
 from crossmatch.cli.folders import FOLDER
+from crossmatch.cli.stopped import goes_on
 
 PLACE = "RECIPE"  # the command that stands for all recipes
 
@@ -94,24 +95,41 @@ def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: P
     started again with the same words, and ends with the same weights. A recipe that goes on from another one, as updown-scst from
     updown, trains that first, unless --begin names a model; --set begin.train.epochs=3 changes that other one.
     """
+    from crossmatch.train.judge import FOUND
     from crossmatch.train.sources import Asked
     from crossmatch.train.zoo import train_zoo
 
     given = {"images": images, "epochs": epochs, "seed": seed, "threads": threads}
     changed = [f"train.{key}={value}" for key, value in given.items() if value is not None]
     asked = Asked(size=size, validation=validation, regions=regions, negatives=negatives)
-    model = train_zoo(str(ctx.info_name), output, data=data, asked=asked, overrides=[*overrides, *changed], begin=begin,
-                      restart=restart, tensorboard=tensorboard, tell=lambda said: click.echo(said, err=True))  # fmt: skip
+    with goes_on(restart):
+        model = train_zoo(str(ctx.info_name), output, data=data, asked=asked, overrides=[*overrides, *changed], begin=begin,
+                          restart=restart, tensorboard=tensorboard, tell=lambda said: click.echo(said, err=True))  # fmt: skip
     told = model.recipe
     trials = hasattr(model, "caption_regions")  # a captioner looks at all pairs one by one
     of_world = "diorama/bison" if trials else "diorama/retrieval"
     small = "" if size == "default" or data != "diorama" else f" --size {size}"
     task = of_world if data == "diorama" else data if data.startswith("collection:") else "TASK"
-    words = told.get("validated_by", "hits in validation add up to")  # earlier folders did not say it
+    words = told.get("validated_by", FOUND.words)  # earlier folders did not say it
     click.echo(
-        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f} · "
+        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f}{out_of(model, words)} · "
         f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}{small}"
     )
+
+
+def out_of(model: Any, words: str) -> str:
+    """What the value by which an epoch was chosen would be at best, where it is a sum of per cents.
+
+    Hits are three in each direction, and a model of texts has one. Of four choices, a collection whose negatives are texts has one.
+    """
+    from crossmatch.train.judge import CHOICES, FOUND
+
+    told = model.recipe
+    if words == FOUND.words:
+        return " of 600" if hasattr(model, "compare") else " of 300"
+    if words != CHOICES:
+        return ""
+    return " of 100" if told["data"] != "diorama" and told["negatives"]["kind"] == "texts" else " of 400"
 
 
 @train.command("dual")

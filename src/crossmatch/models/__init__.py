@@ -222,8 +222,8 @@ def families() -> Catalog[Family]:
     return Catalog("model", {f.name: f for f in (*FAMILIES, *plugged(Family))})
 
 
-def make_model(name: str) -> object:
-    """The model of this name.
+def make_model(name: str, example: str = "dual") -> object:
+    """The model of this name. Where there is none in a folder, the error advises to train `example`: a recipe of the kind wanted.
 
     >>> make_model("random:7")
     RandomScorer(seed=7, dimensions=64)
@@ -236,5 +236,5 @@ def make_model(name: str) -> object:
 
         return user_model(name)
     if "/" in family and family not in families():
-        raise _untrained(name)
+        raise _untrained(name, example)
     return families()[family].make(rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PAD, UNKNOWN, FIRST_WORD = 0, 1, 2
-WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
+WORD = re.compile(r"[^\W_]+")  # letters and digits
+MARKS = ("Mn", "Mc")  # what a letter of many scripts carries: vowels, tones, accents
 BATCH = 64
 
 
@@ -46,8 +48,13 @@ def words(text: str) -> list[str]:
     ['two', 'dotted', 't', 'shirts']
     >>> words("Ein Café, eine Straße")
     ['ein', 'café', 'eine', 'straße']
+    >>> words("कि की"), words("cafe\u0301") == words("café")
+    (['कि', 'की'], True)
     """
-    return WORD.findall(text.lower())
+    if text.isascii():
+        return WORD.findall(text.lower())
+    whole = unicodedata.normalize("NFC", text.lower())
+    return "".join(sign if sign.isalnum() or unicodedata.category(sign) in MARKS else " " for sign in whole).split()
 
 
 def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:

@@ -30,10 +30,10 @@ def require_teller(model: object, name: str) -> Teller:
         return model
     from crossmatch.models import families
 
-    known = ", ".join(each for each, family in families().items() if "caption" in family.abilities.split(", "))
+    known = [each for each, family in families().items() if "caption" in family.abilities.split(", ") and each != "hf"]
     can = ", ".join(abilities(model)) or "nothing"
     raise WrongWords(
-        f"{name} tells no captions: it has no caption(images), only: {can}. Those of {known or 'the captioners'} and the "
+        f"{name} tells no captions: it has no caption(images), only: {can}. Those of {', '.join(known)} and the "
         "image-to-text models of hf: do. Train one: crossmatch train updown -o runs/updown"
     )
 
@@ -82,11 +82,12 @@ def _require_takes(model: Teller, how: Mapping[str, Any]) -> None:
     takes = inspect.signature(model.caption).parameters
     if any(each.kind is each.VAR_KEYWORD for each in takes.values()):
         return
-    foreign = next((key for key in how if key not in takes), None)
-    if foreign is not None:
-        there = ", ".join(name for name in list(takes)[1:]) or "nothing beside the images"
+    foreign = [key for key in how if key not in takes]
+    if foreign:  # the decoding comes first, and may have been concluded from what comes after it
+        option, there = foreign[-1], ", ".join(name for name in list(takes)[1:]) or "nothing beside the images"
         raise WrongWords(
-            f"{type(model).__name__} cannot be told its {foreign}: its caption(images, …) takes {there}. Leave --{foreign} out."
+            f"{type(model).__name__} cannot be told its {option.replace('_', ' ')}: its caption(images, …) takes {there}. "
+            f"Leave --{option.replace('_', '-')} out."
         )
 
 

@@ -102,11 +102,11 @@ class PairsByLikelihood(ByLikelihood):
         return np.asarray(found / self._lengths(texts) if self.how == "per-token" else found, dtype=np.float64)
 
 
-def as_scorer(model: object, likelihood: str | None, others: bool) -> object:
-    """The model itself, or its likelihoods where it has no other ability or they are asked for."""
+def as_scorer(model: object, likelihood: str | None, others: bool, name: str = "") -> object:
+    """The model itself, or its likelihoods where it has no other ability or they are asked for. An error calls it by `name`."""
     if not isinstance(model, Captioner):
         if likelihood is not None:
-            raise WrongWords(f"{type(model).__name__} is no captioner: it has no log_likelihood. Leave --likelihood out.")
+            raise WrongWords(f"{name or type(model).__name__} is no captioner: it has no log_likelihood. Leave --likelihood out.")
         return model
     if likelihood is None and others:
         return model

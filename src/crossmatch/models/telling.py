@@ -9,6 +9,9 @@ from typing import Any, Literal
 from crossmatch.core.declared import checked
 from crossmatch.core.errors import WrongWords
 
+MOST_PENALTY = 10  # of a length: beyond it, scores of long captions are too small for float32 to tell them apart
+LONGEST_ASKED = 1000  # words or tokens of a caption
+
 
 @dataclass(frozen=True)
 class Telling:
@@ -26,11 +29,13 @@ Did you mean 'beam'?
     """
 
     decoding: Literal["greedy", "sampled", "beam"] = "beam"
-    width: int = field(default=5, metadata={"of": "beam", "least": 1})
-    length_penalty: float = field(default=1.0, metadata={"of": "beam", "least": 0})
+    width: int = field(default=5, metadata={"of": "beam", "least": 1, "most": 10_000})
+    length_penalty: float = field(default=1.0, metadata={"of": "beam", "least": 0, "most": MOST_PENALTY})
     temperature: float = field(default=1.0, metadata={"of": "sampled", "above": 0})
-    seed: int = field(default=0, metadata={"of": "sampled", "least": 0})
-    longest: int | None = field(default=None, metadata={"least": 1})  # words or tokens; None: as many as the model usually may
+    seed: int = field(default=0, metadata={"of": "sampled", "least": 0, "most": 2**64 - 1})
+    longest: int | None = field(
+        default=None, metadata={"least": 1, "most": LONGEST_ASKED}
+    )  # words or tokens; None: as many as the model usually may
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Telling:
@@ -41,8 +46,10 @@ Did you mean 'beam'?
 OF: Mapping[str, str] = {each.name: each.metadata["of"] for each in fields(Telling) if "of" in each.metadata}
 
 
-def decoding_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def decoding_of(given: Mapping[str, Any], called: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What was asked for, of how captions are told. An option says which decoding is meant, and is refused beside another.
+
+    `called` is what the asker calls decodings, if otherwise.
 
     >>> decoding_of({"decoding": "greedy", "width": None}), decoding_of({"decoding": None, "width": 3})
     ({'decoding': 'greedy'}, {'decoding': 'beam', 'width': 3})
@@ -55,6 +62,6 @@ def decoding_of(given: Mapping[str, Any]) -> dict[str, Any]:
     decoding = asked.get("decoding") or next((OF[key] for key in asked if key in OF), None)
     foreign = next((key for key in asked if OF.get(key, decoding) != decoding), None)
     if foreign is not None:
-        word = foreign.replace("_", " ")
-        raise WrongWords(f"{decoding} decoding has no {word}; {OF[foreign]} has. Leave it out, or choose that decoding.")
+        word, (this, that) = foreign.replace("_", " "), ((called or {}).get(str(way), way) for way in (decoding, OF[foreign]))
+        raise WrongWords(f"{this} decoding has no {word}; {that} has. Leave it out, or choose that decoding.")
     return ({"decoding": decoding} if decoding else {}) | asked

@@ -36,6 +36,7 @@ class Batch:
     image: Tensor  # (B,) int64: the number of each row's image
     others: Words | None = None  # another caption of each row's image; the same one where it has no other
     negatives: Negatives | None = None  # where the data have some
+    known: Tensor | None = None  # (images, texts), negatives after the others: pairs that the data say are true
 
     def __len__(self) -> int:
         return len(self.image)

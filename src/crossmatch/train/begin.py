@@ -57,6 +57,18 @@ def require_line(recipe: Recipe, data: str) -> None:
         seen.append(at.name)
 
 
+def before(recipe: Recipe, data: str, words: Iterable[str]) -> Recipe:
+    """The recipe that another begins with, as these words change it; what is wrong with a word is said of it as it was written."""
+    given = list(words)
+    try:
+        return load_recipe(recipe.begins_with, data, shared_out(shared_out(given)[1])[0])
+    except WrongWords as error:
+        said, own = str(error), [word.strip() for word in given if word.strip().startswith(PREFIX)]
+        for word in own:
+            said = said.replace(f"--set {word.removeprefix(PREFIX)}:", f"--set {word}:")
+        raise WrongWords(said) from None
+
+
 def begun(folder: Path, recipe: Recipe) -> Any:
     """The model in a folder, if the recipe can begin with it."""
     try:

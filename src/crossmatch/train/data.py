@@ -183,7 +183,7 @@ class TrainingSet:
     >>> pictures = PixelStore(np.zeros((2, 8, 8, 3), np.uint8))
     >>> pets = TrainingSet(pictures, ("a cat", "a dog", "dogs"), np.array([[0, 0], [1, 1], [1, 2]]))
     >>> [rows.caption.tolist() for rows in pets.batches(size=2, seed=0, epoch=0)]
-    [[2, 0], [1]]
+    [[2, 0, 1]]
     """
 
     store: Store
@@ -227,8 +227,8 @@ class TrainingSet:
         ]
 
     def steps(self, size: int) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.links) // size)
+        """Batches of an epoch; none of a single link, which has no negatives, unless that was asked for."""
+        return min(-(-len(self.links) // size), len(self.links) // min(size, 2))
 
     def _others(self, seed: int, epoch: int) -> IntArray:
         """For each link another one of the same image, all with the same probability; itself where there is none."""
@@ -236,6 +236,35 @@ class TrainingSet:
         first, many = start[image], count[image]
         ahead = 1 + np.floor(np.random.default_rng([seed, epoch, OTHER]).random(len(image)) * (many - 1)).astype(np.int64)
         return np.asarray(first + (np.arange(len(image)) - first + ahead) % many, dtype=np.int64)
+
+    def known(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which pairs of a batch the data say are true, images x texts, the negatives after the others: an image and a text that
+        reads as one of its captions, whatever row of which batch says so.
+
+        >>> pictures = PixelStore(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> pets = TrainingSet(pictures, ("a cat", "a dog", "dogs", "a dog"), np.array([[0, 0], [1, 1], [1, 2], [0, 3]]))
+        >>> pets.known(Rows(np.array([0, 1]), np.array([0, 1]), np.array([3, 2]))).tolist()     # "a dog" is true of both
+        [[True, True], [False, True]]
+        """
+        image, caption = rows.image, rows.caption
+        if rows.hard is not None:
+            caption = np.concatenate([caption, rows.hard[:, 1]])
+            image = np.concatenate([image, rows.hard[:, 0]]) if (rows.hard[:, 0] >= 0).all() else image
+        pairs = image[:, None] * len(self.captions) + self._reads[caption]
+        place = np.searchsorted(self._true, pairs)
+        return np.asarray(self._true[np.minimum(place, len(self._true) - 1)] == pairs)
+
+    @cached_property
+    def _reads(self) -> IntArray:
+        """For each caption the first one that reads the same."""
+        first: dict[str, int] = {}
+        return np.asarray([first.setdefault(text, n) for n, text in enumerate(self.captions)], dtype=np.int64)
+
+    @cached_property
+    def _true(self) -> IntArray:
+        """All pairs that are linked, or are a negative image and its caption, as sorted numbers."""
+        pairs = self.links if self.hard is None else np.concatenate([self.links, self.hard[self.hard[:, 0] >= 0]])
+        return np.unique(pairs[:, 0] * len(self.captions) + self._reads[pairs[:, 1]])
 
     @cached_property
     def digest(self) -> str:

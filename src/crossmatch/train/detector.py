@@ -15,6 +15,7 @@ import numpy as np
 from crossmatch.benchmarks import load_data
 from crossmatch.core.arrays import BoolArray, FloatArray
 from crossmatch.core.benchmark import data_hash
+from crossmatch.core.declared import checked
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.pictures import fingerprint, opened
 from crossmatch.core.progress import steps as bar
@@ -38,9 +39,12 @@ from crossmatch.models.detector_model import (
     sides_of,
     text_units,
 )
+from crossmatch.models.pair_cache import items_of
 from crossmatch.train.checkpoints import Identity, alone, require_same
 from crossmatch.train.dual import reproducible
+from crossmatch.train.features import identities
 from crossmatch.train.log import write_log
+from crossmatch.train.recipe import LARGEST
 
 try:
     import torch
@@ -51,7 +55,8 @@ except ImportError as absent:
 
 SHARE = 0.2  # of the trials that validate, where no others are named; miranda2024bivlc, app. E.2
 SCENES = {"train": 2000, "val": 500}  # of the embedded world, unless told otherwise
-PROBED = 4  # pictures that the data are known by
+DIORAMA = "diorama"
+PROBED = 4  # pictures that the embedded world is known by
 VALUE = "val accuracy"  # in per cent: what an epoch is chosen by
 
 
@@ -64,11 +69,11 @@ class DetectorSettings:
     it may be larger.
     """
 
-    learning_rate: float = 1e-6
-    batch: int = 400
-    text_epochs: int = 10
-    image_epochs: int = 1
-    seed: int = 0
+    learning_rate: float = field(default=1e-6, metadata={"above": 0, "most": LARGEST})
+    batch: int = field(default=400, metadata={"least": 1, "most": 10**9})
+    text_epochs: int = field(default=10, metadata={"least": 1, "most": 10**6})
+    image_epochs: int = field(default=1, metadata={"least": 1, "most": 10**6})
+    seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})
 
     def epochs(self, side: str) -> int:
         return int(getattr(self, f"{side}_epochs"))
@@ -92,11 +97,18 @@ class DetectorData:
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits of the texts and of the first pictures."""
+        """Twelve hexadecimal digits of all texts and all pictures, of which those of the embedded world follow from their names.
+
+        A picture is known by the bytes of its file, or else by its pixels.
+        """
         told = hashlib.sha256(" ".join(data_hash(trials) for trials in (self.train, self.validation)).encode())
-        if self.train.open_image is not None:
+        if self.name == DIORAMA and self.train.open_image is not None:
             for name in self.train.images.ravel()[:PROBED].tolist():
                 told.update(fingerprint(opened(self.train.open_image, name)) or b"")
+            return told.hexdigest()[:12]
+        for trials in (self.train, self.validation):
+            if trials.open_image is not None:
+                told.update(" ".join(identities(items_of([trials])[0])).encode())
         return told.hexdigest()[:12]
 
 
@@ -106,11 +118,11 @@ def detector_data(name: str, *, validation: str | None = None, images: int | Non
     The embedded world trains on edits of its train split and validates with edits of its val split. A task validates with a fifth
     of its trials, drawn once and for all; trials that share an image stay together. `validation` names a task of its own for that.
     """
-    if name == "diorama":
+    if name == DIORAMA:
         if validation is not None:
             raise WrongWords("--validation goes with a task; diorama has a split of its own. Leave it out.")
         there = {split: _scenes(split, images, size) for split in SCENES}
-        return DetectorData("diorama", *(drawn_apart(split, there[split]) for split in ("train", "val")))
+        return DetectorData(DIORAMA, *(drawn_apart(split, there[split]) for split in ("train", "val")))
     if images is not None:
         raise WrongWords(f"--images are scenes of diorama; {name} has trials of its own. Leave it out.")
     whole = _pairs(name)
@@ -199,11 +211,20 @@ def fit_neuron(neuron: nn.Linear, held: Sample, epochs: int, settings: DetectorS
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             losses.append(loss.item() * len(chosen))
+        _require_numbers(neuron, losses, epoch + 1, settings)
         right = accuracy(neuron, held.validation)
         if right > best[0]:
             best = right, {name: values.detach().clone() for name, values in neuron.state_dict().items()}
         yield {"epoch": epoch + 1, "loss": sum(losses) / len(vectors), VALUE: 100 * right}
     neuron.load_state_dict(best[1])
+
+
+def _require_numbers(neuron: nn.Linear, losses: list[float], epoch: int, settings: DetectorSettings) -> None:
+    if not (np.isfinite(losses).all() and all(bool(torch.isfinite(values).all()) for values in neuron.parameters())):
+        raise CrossmatchError(
+            f"the loss or a weight of the detector is no finite number after epoch {epoch}. Train with a lower learning rate, such "
+            f"as --learning-rate {settings.learning_rate / 10:g}, or look for vectors of the model that are not finite."
+        )
 
 
 def accuracy(neuron: nn.Linear, units: FloatArray) -> float:
@@ -237,8 +258,6 @@ def train_detector(
     others is refused unless `restart`.
     """
     folder, asking = Path(output), asking or Embedding()
-    encoder = make_model(model)
-    system = require_embedder(encoder, model)
     changed: dict[str, Any] = {
         "learning_rate": learning_rate,
         "batch": batch,
@@ -247,12 +266,15 @@ def train_detector(
         "seed": seed,
     }
     settings = replace(
-        ON_DIORAMA if data == "diorama" else PUBLISHED, **{key: value for key, value in changed.items() if value is not None}
+        ON_DIORAMA if data == DIORAMA else PUBLISHED, **{key: value for key, value in changed.items() if value is not None}
     )
+    checked(asdict(settings), DetectorSettings, "the training of a detector")
+    encoder = make_model(model)
+    system = require_embedder(encoder, model)
     with alone(folder):
         held = detector_data(data, validation=validation, images=images, size=size)
         recipe = hashlib.sha256(json.dumps([asdict(settings), system]).encode()).hexdigest()[:12]
-        identity = Identity(recipe, held.digest)
+        identity = Identity(recipe, held.digest, {"settings": asdict(settings), "system": system})
         if restart:
             _clear(folder)
         finished = _finished(folder, identity, model)
@@ -293,7 +315,8 @@ def _finished(folder: Path, identity: Identity, model: str) -> TrainedDetector |
     try:
         told = json.loads((folder / "model.json").read_bytes())
         family, recipe = told["family"], told["recipe"]
-        found = Identity(str(recipe.get("hash")), str(recipe.get("data_hash")))
+        there = {"settings": recipe.get("settings", {}), "system": told.get("config", {}).get("system")}
+        found = Identity(str(recipe.get("hash")), str(recipe.get("data_hash")), there)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     if family != FAMILY:

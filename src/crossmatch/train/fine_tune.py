@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from crossmatch.core.whole import whole_file
 from crossmatch.models.checkpoint import require_finite
 from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
 from crossmatch.train.data import TrainingSet
-from crossmatch.train.foreign import AT_ONCE, FineTuned, begun_with
+from crossmatch.train.foreign import AT_ONCE, HERE, FineTuned, begun_with, require_free
 from crossmatch.train.judge import validated_by
 from crossmatch.train.loop import EVERY, Training, fit, judged_by_kind
 from crossmatch.train.objectives import objective
@@ -38,7 +39,7 @@ except ImportError as absent:
 
 FAMILY = "clip"  # of the recipes by which it is done
 TOLD = "fine-tuned.json"  # written last: what the folder holds, and how it came about
-HERE = "FOLDER"  # stands for the folder itself, which may be moved, in a name that is written into it
+NAMED = re.compile(rf"hf:{HERE}|open_clip:([^,]+,|local-dir:){HERE}")  # what a model is called in it
 
 
 # -- how good it is
@@ -95,6 +96,7 @@ def fine_tune(
     """
     folder, asked = Path(output), asked or Asked()
     _require(recipe, begin, data, asked)
+    require_free(folder, TOLD)
     with alone(folder):
         model = begun_with(begin)
         images, judged = asked.images or recipe.train.images or None, recipe.train.validation
@@ -103,9 +105,7 @@ def fine_tune(
         identity = Identity(_digest(recipe, model), held.digest)
         checkpoints = Checkpoints(folder, identity, tell)
         if restart:
-            checkpoints.drop()
-            for path in (folder / TOLD, folder / "log.csv"):
-                path.unlink(missing_ok=True)
+            _clear(folder, checkpoints)
         finished = _finished(folder, identity)
         if finished is not None:
             tell(f"{folder} holds the finished model of this recipe and these data; nothing is left to train")
@@ -154,12 +154,17 @@ def _finished(folder: Path, identity: Identity) -> FineTuned | None:
     try:
         told: Mapping[str, Any] = json.loads((folder / TOLD).read_bytes())
         found = Identity(str(told["recipe"]["hash"]), str(told["recipe"]["data_hash"]))
-        name, weights = str(told["name"]).replace(HERE, str(folder)), str(told["weights"])
+        name, weights = str(told["name"]), str(told["weights"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     require_same(found, identity, folder, "the finished model")
+    if not NAMED.match(name):
+        raise CrossmatchError(
+            f"{folder / TOLD} calls the model {name!r:.80}; hf:{HERE} or open_clip:…{HERE}… was expected. Write its name there, or "
+            "train it again: --restart"
+        )
     try:
-        model = begun_with(name)
+        model = begun_with(_called(name, folder))
     except CrossmatchError:
         return None
     model.recipe = dict(told["recipe"])
@@ -167,12 +172,31 @@ def _finished(folder: Path, identity: Identity) -> FineTuned | None:
     return model if model.weights == weights else None
 
 
+def _called(name: str, folder: Path) -> str:
+    """What a model is called that is in this folder.
+
+    >>> _called("open_clip:ViT-B-32,FOLDER/open_clip.pt,gelu", Path("runs"))
+    'open_clip:ViT-B-32,runs/open_clip.pt,gelu'
+    """
+    return str(folder).join(name.rsplit(HERE, 1))
+
+
+def _clear(folder: Path, checkpoints: Checkpoints) -> None:
+    """Forget an earlier training. The weights that it wrote stay until others replace them, and `TOLD` says whose they are."""
+    if (folder / TOLD).exists() or checkpoints.there:
+        with whole_file(folder / TOLD) as file:
+            file.write(b"{}")
+    checkpoints.drop()
+    (folder / "log.csv").unlink(missing_ok=True)
+
+
 def _save(model: FineTuned, folder: Path) -> None:
     require_finite(model.match.net, str(folder))
     try:
-        model.name = model.write(folder)
+        name = model.write(folder)
+        model.name = _called(name, folder)
         told = {
-            "name": model.name.replace(str(folder), HERE),
+            "name": name,
             "weights": model.weights,
             "recipe": model.recipe,
             "versions": {"torch": torch.__version__},

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
-from crossmatch.core.errors import MissingDependency, WrongWords
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.pictures import opened
 from crossmatch.core.whole import whole_file
 from crossmatch.models.folder import weights_of
 from crossmatch.models.zoo.clip import scale_of
+from crossmatch.train.checkpoints import FOLDER as CHECKPOINTS
+from crossmatch.train.checkpoints import SUFFIX
 
 try:
     import torch
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 WEIGHTS = "open_clip.pt"
+OTHERS = ("*.pt", "*.pth", "*.ckpt", "*.npz", "*.h5", "*.msgpack")  # how else weights are kept
 CONFIG, BINARY = "open_clip_config.json", "open_clip_pytorch_model.bin"
+HERE = "FOLDER"  # stands for the folder itself, which may be moved, in the name of a model that is written into it
 SAVING = ".saving-"  # how a folder is called whose files are not yet all there
 AT_ONCE = 64  # items that are embedded together to be judged
 
@@ -124,7 +128,10 @@ class Towers(nn.Module):
 
 @dataclass(eq=False)
 class FineTuned:
-    """A model of another library in the hands of the training loop. `write(folder)` saves it, and gives its name from then on."""
+    """A model of another library in the hands of the training loop.
+
+    `write(folder)` saves it, and gives its name from then on, with `HERE` in the place of the folder.
+    """
 
     name: str
     signature: str
@@ -166,12 +173,55 @@ class FineTuned:
 def begun_with(name: str) -> FineTuned:
     """The model of this name, with weights that can be trained."""
     library, _, rest = name.partition(":")
-    made = {"hf": _transformers, "open_clip": _open_clip}[library](rest)
+    begin = {"hf": _transformers, "open_clip": _open_clip}.get(library)
+    if begin is None:
+        raise WrongWords(f"{name!r} is no model that is trained further; hf:… or open_clip:… was expected. Mend its name.")
+    made = begin(rest)
     scale = getattr(made.match.net, "logit_scale", None)
     if not isinstance(scale, nn.Parameter) or scale.numel() != 1:
         raise WrongWords(f"{name} has no temperature of its own to learn. Begin with a CLIP, a SigLIP or one of their kin.")
     made.match.requires_grad_(True)
     return made
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder that a name of either library means, or that of the file that it means; nothing if it means neither.
+
+    >>> folder_of("open_clip:ViT-B-32,openai") is None
+    True
+    """
+    library, _, rest = name.partition(":")
+    if library == "hf":
+        from crossmatch.models.hf import wanted
+
+        place = Path(wanted(rest).name)
+        return place if place.is_dir() else None
+    from crossmatch.models.open_clip import FOLDER, parsed
+
+    words = parsed(rest)
+    if words.source.startswith(FOLDER):
+        return Path(words.source.removeprefix(FOLDER))
+    return Path(words.weights).parent if Path(words.weights).is_file() else None
+
+
+def require_free(folder: Path, own: str) -> None:
+    """Refuse a folder in which a model is that no fine-tuning wrote: saving would replace its files.
+
+    A fine-tuning leaves its checkpoints there until it has written the file `own`. What no library reads is no model, such as the
+    output of a command.
+    """
+    from crossmatch.models.hf import loading
+
+    if (folder / own).exists() or any((folder / CHECKPOINTS).glob(f"*{SUFFIX}")):
+        return
+    patterns = (*loading.READ, *loading.VOCABULARY, *loading.WEIGHTS, *OTHERS)
+    found = sorted({path.name for pattern in patterns for path in folder.glob(pattern) if not path.name.startswith(".")})
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise CrossmatchError(
+            f"{folder} holds {found[0]}{more}, which this training did not write: the fine-tuned model would take the place of "
+            "what is there. Name another folder with -o."
+        )
 
 
 def _transformers(rest: str) -> FineTuned:
@@ -232,7 +282,7 @@ def _write_transformers(net: Any, origin: Path, folder: Path) -> str:
         for path in files:
             os.chmod(path, 0o644)
             os.replace(path, folder / path.name)
-    return f"hf:{folder}"
+    return f"hf:{HERE}"
 
 
 def _open_clip(rest: str) -> FineTuned:
@@ -249,7 +299,7 @@ def _open_clip(rest: str) -> FineTuned:
         if described:
             return _write_described(model, words.source, folder)
         _write_weights(model.net, folder / WEIGHTS)
-        return f"open_clip:{words.source},{folder / WEIGHTS},{activation}"
+        return f"open_clip:{words.source},{HERE}/{WEIGHTS},{activation}"
 
     preparation = Preparation(f"open_clip {json.dumps(model.preprocessing, default=str, sort_keys=True)}", model.prepare_images)
     return FineTuned(f"open_clip:{rest}", model.signature, match, preparation, write)
@@ -273,4 +323,4 @@ def _write_described(model: Any, origin: str, folder: Path) -> str:
     _write_weights(model.net, folder / BINARY)
     with whole_file(folder / CONFIG, durable=True) as file:
         file.write(Path(described).read_bytes())
-    return f"open_clip:{FOLDER}{folder}"
+    return f"open_clip:{FOLDER}{HERE}"

@@ -83,6 +83,8 @@ CHOSEN = Judge(CHOICES, trial_accuracy)
 
 def _choices(scores: NDArray[Any], count: int) -> NDArray[np.bool_]:
     """Whether each of the choices was right (count, 1 or 4), from scores of images x texts, the negatives after the others."""
+    if not np.isfinite(scores).all():
+        raise CrossmatchError("the network's scores are no numbers any more: it has diverged. Lower learning_rate, or set clip.")
     ours = scores[:count]
     own, lured = np.diagonal(ours[:, :count]), np.diagonal(ours[:, count:])
     if len(scores) == count:

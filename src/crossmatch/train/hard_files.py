@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,9 +126,26 @@ def _rows(record: Mapping[str, Any], where: str, pairs: bool) -> Iterator[HardRo
         text = " ".join(negative.split())
         if not text:
             raise CrossmatchError(f"{where} has an empty negative caption. Write one, or remove the row.")
-        if text.lower() == caption.lower():
-            raise CrossmatchError(f"{where} has {text!r:.80} as caption and as its negative. Change one, or remove the row.")
+        if not plain(text):
+            raise CrossmatchError(
+                f"{where} has {text!r:.80} as negative caption, which holds no word. Write one, or remove the row."
+            )
+        if plain(text) == plain(caption):
+            raise CrossmatchError(
+                f"{where} has {text!r:.80} as negative, which reads as its caption but for case and signs. "
+                "Change one, or remove the row."
+            )
         yield HardRow(image, caption, text, other, where)
+
+
+def plain(text: str) -> list[str]:
+    """The words of a text without case and signs.
+
+    >>> plain("A cat, black.") == plain("a cat black")
+    True
+    """
+    marks = ("Mn", "Mc")
+    return "".join(sign if sign.isalnum() or unicodedata.category(sign) in marks else " " for sign in text.casefold()).split()
 
 
 def _negatives(record: Mapping[str, Any], where: str) -> list[str]:

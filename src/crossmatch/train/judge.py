@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from crossmatch.captions.cider import cider_d
 from crossmatch.captions.corpus import Corpus
 from crossmatch.core.arrays import IdArray, IntArray
 from crossmatch.core.collection import Collection
-from crossmatch.core.errors import MissingDependency
+from crossmatch.core.errors import CrossmatchError, MissingDependency
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.ranks import Ranks
 from crossmatch.core.scores import Embeddings, Matrix
@@ -51,9 +52,20 @@ def validated_by(model: Any, held: TrainingSet) -> str:
 
 
 def judged(model: Any, held: TrainingSet) -> dict[str, float]:
-    """What is to be seen in the log, and as `SUM` what an epoch is chosen by."""
+    """What is to be seen in the log, and as `SUM` what an epoch is chosen by; NaN where the model gives no numbers any more."""
     model.net.eval()
     return judge_of(model).found(model, held)
+
+
+def require_judgeable(model: Any, held: TrainingSet) -> None:
+    """Refuse, before any training, a validation set by which this model cannot be judged."""
+    images = len(np.unique(held.links[:, 0]))
+    if judge_of(model) is TOLD and images < 2:
+        raise CrossmatchError(
+            f"there is {images} image with captions to validate with, and a captioner is judged by CIDEr-D, which takes 2 at "
+            "least: with one, no word tells images apart. Validate with more: --validation FOLDER for a collection, dev_ims.npy "
+            "and dev_caps.txt for precomp."
+        )
 
 
 def told(model: Any, held: TrainingSet) -> dict[str, float]:
@@ -98,10 +110,14 @@ def hits(model: Any, held: TrainingSet) -> dict[str, float]:
     links = Judgements.from_links(collection)
     if hasattr(model, "compare"):
         compared = model.compare(_seen(model, held), held.captions)
+        if not np.isfinite(compared).all():
+            return {SUM: math.nan}
         said: Embeddings | Matrix = Matrix(collection.image_ids, collection.caption_ids, compared)
         wanted = {way: links.listed(way) for way in ("i2t", "t2i")}
     else:
         vectors = model.embed_texts(held.captions)
+        if not np.isfinite(vectors).all():
+            return {SUM: math.nan}
         said = Embeddings(None, None, collection.caption_ids, vectors, similarity=model.similarity)
         wanted = {"t2t": _together(collection).listed("t2t")}
     ranks = {way: Ranks.from_standing(standing) for way, standing in stand(said, wanted).items()}

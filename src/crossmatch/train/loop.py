@@ -26,7 +26,7 @@ from crossmatch.train.checkpoints import Checkpoints
 from crossmatch.train.data import Rows, TrainingSet
 from crossmatch.train.dual import reproducible
 from crossmatch.train.hard import CHOSEN
-from crossmatch.train.judge import SUM, judged
+from crossmatch.train.judge import SUM, judged, require_judgeable
 from crossmatch.train.log import board, write_log
 from crossmatch.train.recipe import TrainSettings
 
@@ -107,10 +107,10 @@ class Training:
         other = texts[torch.from_numpy(rows.other)] if self.settings.pairs == "captions" else None
         given = texts[torch.from_numpy(rows.caption)], torch.from_numpy(rows.image)
         if rows.hard is None:
-            return Batch(seen, *given, other)
+            return Batch(seen, *given, other, known=torch.from_numpy(self.data.known(rows)))
         count, image = len(rows.image), torch.from_numpy(rows.hard[:, 0]) if pairs else None
         hard = Negatives(texts[torch.from_numpy(rows.hard[:, 1])], seen[count:] if pairs else None, image)
-        return Batch(seen[:count], *given, other, hard)
+        return Batch(seen[:count], *given, other, hard, torch.from_numpy(self.data.known(rows)))
 
 
 def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = False, every: float = EVERY) -> State:
@@ -134,6 +134,7 @@ def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = Fal
         if state is None:
             state = State()
             _require_others(training)
+            require_judgeable(model, training.validation)
             _require_heard(training, texts)
         clock = _Clock(state, every)
 
@@ -163,6 +164,8 @@ def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = Fal
                 show_row(state.rows[-1])
                 told = f"epoch {state.epoch} of {settings.epochs} · loss {state.rows[-1]['loss']:.4g} · {state.said()}"
                 announce(told, checkpoints.tell)
+                if state.rows[-1]["loss"] == 0 and (why := getattr(training.objective, "at_zero", "")):
+                    announce(f"epoch {state.epoch} changed nothing: {why}", checkpoints.tell)
         model.net.load_state_dict(state.weights)
         model.net.eval()
     require_finite(model.net, str(output))
@@ -255,6 +258,7 @@ def _close_epoch(state: State, training: Training) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.settings.seed)
         found = (training.judge or judged_by_kind)(training.model, training.validation)
+    _require_numbers(found, state.epoch + 1, training.settings)
     at = (state.epoch + 1) * training.each
     rate = learning_rate(training.settings, at - 1, training.each)
     head = {
@@ -269,6 +273,17 @@ def _close_epoch(state: State, training: Training) -> None:
     if found[SUM] > state.best:
         state.best, state.best_epoch = found[SUM], state.epoch
         state.weights = {name: values.detach().clone() for name, values in training.model.net.state_dict().items()}
+
+
+def _require_numbers(found: Mapping[str, float], epoch: int, settings: TrainSettings) -> None:
+    """Refuse to go on with a network whose scores are no numbers: none of its epochs would be better than another."""
+    odd = next((name for name, value in found.items() if not math.isfinite(value)), None)
+    if odd is not None:
+        what = "the scores are" if odd == SUM else f"{odd} is"
+        raise CrossmatchError(
+            f"{what} no finite number in validation after epoch {epoch}: the weights have grown beyond all measure. Train in "
+            f"another folder, or with --restart, and --set train.learning_rate={settings.learning_rate / 10:g}"
+        )
 
 
 def _packed(state: State, model: Any, optimiser: torch.optim.Optimizer) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from crossmatch.train.objectives import USE_NEGATIVES
 SUFFIX = ".toml"
 TABLES = ("model", "features", "objective", "negatives", "train")
 DIORAMA = "diorama"
+LARGEST = 1000.0  # of a learning rate, a weight decay or an epsilon: far beyond what trains anything, and within float32
 THREADS = 1024  # of the computation, at most: more than any machine has, and what a typing error exceeds
 # On the embedded world, unless a recipe says otherwise: few words, none of them rare, and few minutes.
 ON_DIORAMA: Mapping[str, Mapping[str, Any]] = {"train": {"fewest": 1, "validation": 300}}
@@ -35,12 +36,12 @@ class TrainSettings:
     """How a network is trained; together with the data, everything that its weights depend on apart from the machine."""
 
     optimiser: Literal["adam", "adamw"] = "adam"
-    learning_rate: float = field(default=2e-4, metadata={"above": 0})
+    learning_rate: float = field(default=2e-4, metadata={"above": 0, "most": LARGEST})
     batch: int = field(default=128, metadata={"least": 2})  # pairs of an image and a caption
     epochs: int = field(default=30, metadata={"least": 1})
     beta1: float = field(default=0.9, metadata={"least": 0, "below": 1})  # of Adam's running mean of the gradient
     beta2: float = field(default=0.999, metadata={"least": 0, "below": 1})  # and of its square
-    eps: float = field(default=1e-8, metadata={"above": 0})  # added to the root of the latter
+    eps: float = field(default=1e-8, metadata={"above": 0, "most": LARGEST})  # added to the root of the latter
     schedule: Literal["steps", "one-cycle", "cosine"] = "steps"
     decay_every: int = field(
         default=0, metadata={"least": 0}
@@ -51,7 +52,7 @@ class TrainSettings:
     )  # share of the one cycle in which the learning rate rises
     warm_up_steps: int = field(default=0, metadata={"least": 0})  # in which it rises before it falls along a cosine
     clip: float = field(default=0.0, metadata={"least": 0})  # of the gradient's norm; 0: none
-    weight_decay: float = field(default=0.0, metadata={"least": 0})
+    weight_decay: float = field(default=0.0, metadata={"least": 0, "most": LARGEST})
     patience: int = field(default=0, metadata={"least": 0})  # epochs without improvement after which training stops; 0: never
     pairs: Literal["images", "captions"] = "images"  # captions: each row has another caption of its image beside it
     images: int = field(default=0, metadata={"least": 0})  # to train on, at most; 0: all

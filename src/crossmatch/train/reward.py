@@ -18,7 +18,8 @@ from crossmatch.captions.cider import SIGMA
 from crossmatch.captions.corpus import Corpus
 from crossmatch.captions.frequencies import telling
 from crossmatch.captions.tokenise import tokenise
-from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
+from crossmatch.core.errors import CrossmatchError
 from crossmatch.models.zoo.inputs import END, FIRST_WORD, UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
@@ -82,6 +83,20 @@ class KnownReferences:
         begin = np.concatenate([[0], np.cumsum(corpus.references_each)])
         length = np.maximum(0, corpus.lengths[corpus.references] - 1)
         return cls({word: n for n, word in enumerate(corpus.vocabulary)}, tuple(found), begin, length)
+
+    def tells(self, spelt: IntArray) -> bool:
+        """Whether anything that is said with these tokens can be worth more than 0: an n-gram of them that tells images apart.
+
+        >>> known = KnownReferences.of([["a dog"], ["a cat"]])
+        >>> [known.tells(np.array([known.tokens[word]])) for word in ("a", "dog")]
+        [False, True]
+        """
+        sayable: BoolArray = np.ones(1, dtype=bool)  # of the n-grams of one word less, of which there is one without words
+        for order in self.orders:
+            sayable = sayable[order.keys // RADIX] & np.isin(order.keys % RADIX, spelt)
+            if bool((sayable & (order.telling[: len(order)] > 0)).any()):
+                return True
+        return False
 
     def cider_d_of(self, captions: Sequence[str], image: Sequence[int] | IntArray) -> FloatArray:
         """CIDEr-D of each text among the references of its image, all document frequencies being those of the references."""
@@ -167,13 +182,29 @@ class Reward:
 
     @classmethod
     def of(cls, data: TrainingSet, vocabulary: Vocabulary, end: bool = True) -> Reward:
-        """For the images of a training set, with all of their captions; without `end` it is the metric."""
+        """For the images of a training set, with all of their captions; without `end` it is the metric.
+
+        A training set for which no caption of these words is worth anything is refused: nothing could be learned from it.
+        """
         linked, start = np.unique(data.links[:, 0], return_index=True)
+        if len(linked) < 2:
+            raise CrossmatchError(
+                f"self-critical training has {len(linked)} image with captions, and its reward, CIDEr-D, takes 2 at least: with "
+                "one, no word tells images apart. Train on more images."
+            )
         texts = np.split(data.links[:, 1], start[1:])
         known = KnownReferences.of([[data.captions[n] for n in own.tolist()] for own in texts], end)
         place = np.full(len(data.store), -1, dtype=np.int64)
         place[linked] = np.arange(len(linked))
-        return cls(known, place, *_spelt(vocabulary.words, known.tokens))
+        made = cls(known, place, *_spelt(vocabulary.words, known.tokens))
+        if not made.known.tells(made.spelt):
+            first = data.captions[int(texts[0][0])]
+            raise CrossmatchError(
+                f"no caption of the {len(vocabulary.words):,} words that the network knows is worth anything to the "
+                f"{len(linked):,} images: none of their captions has words that are known and not in all of them; the first is "
+                f"{first!r:.60}. Begin with a model that knows these words, or train on captions that differ."
+            )
+        return made
 
     def __call__(self, numbers: IntArray, image: IntArray) -> FloatArray:
         """What each caption, a row of `numbers`, is worth to its image."""

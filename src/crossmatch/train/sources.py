@@ -25,7 +25,7 @@ from crossmatch.models.dual import pixels_of
 from crossmatch.models.region_files import RegionFile
 from crossmatch.train.data import ArrayStore, PixelStore, Store, TrainingSet, dimensions_of, probed
 from crossmatch.train.hard import diorama_negatives, diorama_trials, hardened, numbered
-from crossmatch.train.hard_files import HardRow, NegativeFile, opener
+from crossmatch.train.hard_files import HardRow, NegativeFile, opener, plain
 from crossmatch.train.pictures import Part, draw_split, in_parts
 from crossmatch.train.recipe import NegativeSettings
 
@@ -60,6 +60,13 @@ class Asked:
 
 def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
     """The data of this name: `diorama`, `collection:FOLDER`, or `precomp:FOLDER` in SCAN's layout."""
+    require_asked(data, asked)
+    kind, _, rest = data.partition(":")
+    return SOURCES[kind](rest, features, asked)
+
+
+def require_asked(data: str, asked: Asked) -> None:
+    """Refuse words that name no data, or do not go with them, before anything is computed."""
     kind, colon, rest = data.partition(":")
     if kind not in SOURCES or bool(colon and rest) != (kind != "diorama"):
         raise WrongWords(f"there are no data {data!r} to train on. Say diorama, collection:FOLDER, or precomp:FOLDER.")
@@ -70,7 +77,6 @@ def source(data: str, features: Mapping[str, Any], asked: Asked) -> Source:
     _require_negatives(data, kind, asked)
     if asked.images is not None and asked.images < 2:
         raise WrongWords(f"{asked.images} image is too few; it takes 2 images at least. Set --images, or train.images, to more.")
-    return SOURCES[kind](rest, features, asked)
 
 
 def _require_negatives(data: str, kind: str, asked: Asked) -> None:
@@ -232,6 +238,16 @@ class _Negated:
                 "least were expected. Add rows, or name a collection to validate with: --validation FOLDER"
             )
 
+        held, true = self.plain.collection, set[tuple[str, str]]()
+        for image, caption in held.links.tolist():
+            true.add((str(held.image_ids[image]), " ".join(plain(held.captions[caption]))))
+        for name, row in self.rows:
+            if (name, " ".join(plain(row.negative))) in true:
+                raise CrossmatchError(
+                    f"{row.where} has {row.negative!r:.80} as negative, which is one of the captions of {name!r}. "
+                    "Change it, or remove the row."
+                )
+
     @cached_property
     def rows(self) -> list[tuple[str, HardRow]]:
         return self.file.of(self.plain.collection.image_ids.tolist())
@@ -250,8 +266,27 @@ class _Negated:
         if not self.pairs:
             return hardened(whole, links, negatives)
         shown = self._pictured()
-        place = {str(name): n for n, name in enumerate(shown.collection.image_ids)}
-        return hardened(whole, links, negatives, shown.store(), np.asarray([place[row.negative_image] for _, row in self.rows]))
+        place = {str(name): n for n, name in enumerate(shown.collection.image_ids)} | self._shared(shown, len(plain.store))
+        images = np.asarray([place[row.negative_image] for _, row in self.rows])
+        for n in np.flatnonzero(images + len(plain.store) == links[:, 0])[:1].tolist():
+            name, row = self.rows[n]
+            raise CrossmatchError(
+                f"{row.where} has {row.negative_image!r} as negative image, which is {name!r} itself. Name another one."
+            )
+        return hardened(whole, links, negatives, shown.store(), images)
+
+    def _shared(self, shown: _Folder, count: int) -> dict[str, int]:
+        """Negative images that are images of the collection: their numbers, counted back from the first that is none of them."""
+        ids = self.plain.collection.image_ids.tolist()
+        if self.plain.regions is not None:
+            first, theirs = {str(name): n for n, name in enumerate(ids)}, [str(name) for name in shown.collection.image_ids]
+        else:
+            from crossmatch.train.features import identities
+
+            first = {content: n for n, content in enumerate(identities(self.plain.collection))}
+            theirs = identities(shown.collection)
+        names = map(str, shown.collection.image_ids)
+        return {name: first[content] - count for name, content in zip(names, theirs, strict=True) if content in first}
 
     def _pictured(self, most: int | None = None) -> _Folder:
         """The negative images, at most so many, each with a caption that is said to be true of it."""

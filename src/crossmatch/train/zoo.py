@@ -19,6 +19,7 @@ from crossmatch.models.zoo.model import ZooConfig, load, made
 from crossmatch.train.begin import (
     FOLDER,
     PREFIX,
+    before,
     begun,
     completed,
     grown,
@@ -31,12 +32,13 @@ from crossmatch.train.begin import (
 from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
 from crossmatch.train.data import TrainingSet, dimensions_of
 from crossmatch.train.dual import reproducible
+from crossmatch.train.hard_files import NegativeFile
 from crossmatch.train.judge import validated_by
 from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives import OBJECTIVES, objective
 from crossmatch.train.objectives.options import FAMILIES, OPTIONS
 from crossmatch.train.recipe import Recipe, load_recipe
-from crossmatch.train.sources import Asked, Source, source
+from crossmatch.train.sources import Asked, Source, require_asked, source
 
 try:
     import torch
@@ -83,21 +85,27 @@ def train_zoo(
         with _all_usable():
             return fine_tune(chosen, folder, str(begin), data=data, asked=asked, restart=restart, tensorboard=tensorboard,
                              tell=tell, every=every)  # fmt: skip
+    images, judged = asked.images or chosen.train.images or None, chosen.train.validation
+    wanted = replace(asked, images=images, judged=judged, hard=chosen.negatives)
+    require_asked(data, wanted)
     with alone(folder), _all_usable():
         base = None
         if begin is not None:
             base = begun(Path(begin).expanduser(), chosen)
         elif chosen.begins_with:
+            first = before(chosen, world, overrides)
+            require_known(first)
+            if wanted.negatives is not None:  # better seen now than after that training
+                NegativeFile.read(wanted.negatives, chosen.negatives.kind == "pairs")
+            plain = first.negatives.kind == "none"
             tell(f"{chosen.name} begins with {chosen.begins_with}, in {folder / FOLDER}")
-            plain = load_recipe(chosen.begins_with, world).negatives.kind == "none"
             train_zoo(chosen.begins_with, folder / FOLDER, data=data, asked=replace(asked, negatives=None) if plain else asked,
                       overrides=others, restart=restart, tensorboard=tensorboard, tell=tell, every=every)  # fmt: skip
             base = begun(folder / FOLDER, chosen)
         if base is not None:
             require_source(base, data, in_file=world == "precomp" or asked.regions is not None)
             chosen = completed(chosen, base)
-        images, judged = asked.images or chosen.train.images or None, chosen.train.validation
-        held = source(data, chosen.features, replace(asked, images=images, judged=judged, hard=chosen.negatives))
+        held = source(data, chosen.features, wanted)
         identity = Identity(identified(chosen, base), held.digest, chosen.told())
         checkpoints = Checkpoints(folder, identity, tell)
         if restart:
@@ -159,12 +167,22 @@ def _fresh(recipe: Recipe, held: Source, train: TrainingSet, told: Mapping[str, 
 
 def _require_other(recipe: Recipe, output: Path, begin: Path | str | None, overrides: Iterable[str]) -> None:
     """Refuse to begin with what is about to be written, and words for a model that is not trained here."""
-    if begin is not None and Path(begin).expanduser().resolve() == output.expanduser().resolve():
+    place = None if begin is None else _place(str(begin))
+    if place is not None and place.resolve() == output.expanduser().resolve():
         raise WrongWords(f"--begin {begin} is also where the model would be written. Name another folder with -o.")
     word = next((word for word in overrides if word.strip().startswith(PREFIX)), None)
     if word is not None and (begin is not None or not recipe.begins_with):
         why = "it is trained already" if begin is not None else f"the recipe {recipe.name} begins with none"
         raise WrongWords(f"--set {word} is for the model to begin with, but {why}. Leave it out.")
+
+
+def _place(begin: str) -> Path | None:
+    """The folder in which the model to begin with is, if it is in one."""
+    if not begin.startswith(LIBRARIES):
+        return Path(begin).expanduser()
+    from crossmatch.train.foreign import folder_of
+
+    return folder_of(begin)
 
 
 def _open_eyes(model: Any, features: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ def test_a_detector_is_trained_and_answers_trials(crossmatch, tmp_path):
     code, out, err = crossmatch(*words)
     assert code == 0
     assert out.startswith("runs/detector · right in validation: texts ")
-    assert "crossmatch run -m runs/detector -t diorama/bivlc,diorama/sugarcrepe" in out
+    assert out.endswith("crossmatch run -m runs/detector -t diorama/bivlc,diorama/sugarcrepe --size tiny\n")
     told = json.loads((tmp_path / "runs/detector/model.json").read_text())
     assert (told["family"], told["config"]["embedder"]) == ("detector", "toy.py:Toy")
     code, again, err = crossmatch(*words)
@@ -102,6 +102,17 @@ def test_wrong_words_end_with_two_and_one_line(crossmatch, tmp_path, words, code
     assert not (tmp_path / "x").exists()
 
 
+def test_ctrl_c_says_that_the_same_command_goes_on(crossmatch, monkeypatch):
+    from crossmatch.train import detector
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detector, "train_detector", stop)
+    code, _, err = crossmatch("train", "detector", "-m", "toy.py:Toy", "-o", "x", *SMALL)
+    assert (code, err.splitlines()[-1]) == (130, "crossmatch: stopped; the same command goes on.")
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signals")
 def test_one_that_is_killed_from_outside_ends_with_the_same_weights(crossmatch, tmp_path):
     words = ("train", "detector", "-m", "toy.py:Toy", *SMALL, "--batch", "4")
@@ -125,3 +136,11 @@ def test_one_that_is_killed_from_outside_ends_with_the_same_weights(crossmatch, 
     assert len(list(kept.glob("*/*.vectors"))) > before  # it was in the middle of its work
     assert crossmatch(*words, "-o", "whole", "--cache", "other")[0] == 0
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("words", [("--learning-rate", "nan"), ("--learning-rate", "inf"), ("--train-batch", str(2**63))])
+def test_numbers_beyond_all_measure_are_wrong_words(crossmatch, tmp_path, words):
+    code, _, err = crossmatch("train", "detector", "-m", "toy.py:Toy", "-o", "runs/detector", *SMALL, *words)
+    assert code == 2
+    assert "Traceback" not in err
+    assert not (tmp_path / "runs").exists()

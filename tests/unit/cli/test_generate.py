@@ -128,10 +128,38 @@ def test_options_reach_the_model(crossmatch, tmp_path):
     assert "cut" not in out
     code, out, _ = generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--decoding", "greedy")
     assert code == 0
-    assert " · 2 captions · 2 of them (100.0%) did not end and were cut · crossmatch captions score" in out
+    assert " · 2 captions by greedy decoding · 2 of them (100.0%) did not end and were cut · crossmatch captions score" in out
     assert told(tmp_path)["test-00001"].startswith("two red things by greedy")
     assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--temperature", 0.5)[0] == 0
     assert told(tmp_path)["test-00001"].endswith(" at 0.5")
+
+
+def test_the_closing_line_says_how_captions_were_found(crossmatch, tmp_path):
+    def line(name, *more):
+        return generate(crossmatch, name, "--size", "tiny", "--limit", 2, *more)[1]
+
+    assert " · 2 captions by the model's own decoding · " in line("Plain")
+    assert " · 2 captions by beam search (width 3) · " in line("Teller", "--width", 3)
+    assert " · 2 captions by sampling (temperature 0.5) · " in line("Teller", "--temperature", 0.5)
+
+
+def test_help_shows_what_is_usual_and_what_an_option_asks_for(crossmatch):
+    _, out, _ = crossmatch("generate", "--help")
+    told = " ".join(out.split())
+    assert "Captions that a beam search follows. [default: 5]" in told
+    assert "divided by. [default: 1] [0<=x<=10]" in told
+    assert "Of sampling, which it asks for where no --decoding is named: below 1 likely words become likelier. [default: 1]" in told
+
+
+def test_references_of_the_size_and_split_that_were_told_of(crossmatch, tmp_path):
+    small = ("--size", "tiny", "--split", "val")
+    assert generate(crossmatch, "Plain", *small)[0] == 0
+    words = ("score", "--candidates", "out/caps.json", "--metrics", "bleu")
+    assert crossmatch(*words, "--references", "diorama", *small)[0] == 0
+    (tmp_path / "refs.csv").write_text("image_id,caption\nval-00000,a thing\n")
+    code, out, err = crossmatch(*words, "--references", "refs.csv", "--size", "tiny")
+    assert (code, out) == (2, "")
+    assert "--size is for references of a task; refs.csv is a file. Leave it out." in err
 
 
 def test_what_is_drawn_depends_on_the_seed_and_not_on_batches():
@@ -160,10 +188,16 @@ def test_a_trained_captioner(crossmatch, tmp_path):
     model = made(ZooConfig("show-tell", sizes, ("a", "red", "blue", "cup", "dog"), {"kind": "pixels", "side": 32}))
     assert isinstance(model, captioning.CaptioningModel)
     model.save(tmp_path / "runs/told")
-    for decoding in ("greedy", "sample", "beam"):
+    said = {
+        "greedy": "greedy decoding",
+        "sample": "sampling (temperature 1.0, seed 0)",
+        "beam": "beam search (width 5, length penalty 1.0)",
+    }
+    for decoding, how in said.items():
         words = ("generate", "-m", "runs/told", "--size", "tiny", "-o", "out/caps.json", "--decoding", decoding, "--limit", 5)
         code, out, err = crossmatch(*words)
         assert (code, err) == (0, "")
+        assert f" · 5 captions by {how} · " in out
         first = told(tmp_path)
         assert len(first) == 5
         crossmatch(*words)
@@ -172,15 +206,22 @@ def test_a_trained_captioner(crossmatch, tmp_path):
 
 
 WRONG = [
-    (("-m", "random"), 2, "random tells no captions: it has no caption(images), only: scores"),
+    (("-m", "random"), 2, "random tells no captions: it has no caption(images), only: scores. Those of show-tell, "),
+    (("-m", "runs/nowhere"), 2, "Train one: crossmatch train updown -o runs/nowhere"),
     (("-m", "tellers.py:Plain", "-o", "caps.csv"), 2, "caps.csv should end in .json"),
-    (("-m", "tellers.py:Plain", "--width", "3"), 2, "Plain cannot be told its decoding"),
+    (("-m", "tellers.py:Plain", "--width", "3"), 2, "Plain cannot be told its width"),
+    (("-m", "tellers.py:Plain", "--length-penalty", "2"), 2, "Leave --length-penalty out."),
     (("-m", "tellers.py:Teller", "--decoding", "greedy", "--width", "3"), 2, "greedy decoding has no width; beam has"),
-    (("-m", "tellers.py:Teller", "--decoding", "beam", "--temperature", "2"), 2, "beam decoding has no temperature; sampled has"),
-    (("-m", "tellers.py:Teller", "--width", "3", "--seed", "1"), 2, "beam decoding has no seed; sampled has"),
+    (("-m", "tellers.py:Teller", "--decoding", "beam", "--temperature", "2"), 2, "beam decoding has no temperature; sample has"),
+    (("-m", "tellers.py:Teller", "--width", "3", "--seed", "1"), 2, "beam decoding has no seed; sample has"),
     (("-m", "tellers.py:Teller", "--data", "dioarma"), 2, "dioarma"),
     (("-m", "tellers.py:Teller", "--split", "night"), 2, "no split 'night'"),
-    (("-m", "tellers.py:Teller", "--temperature", "0"), 2, "--temperature"),
+    (("-m", "tellers.py:Teller", "--temperature", "0"), 2, "'--temperature': 0.0 is not in the range x>0"),
+    (("-m", "tellers.py:Teller", "--temperature", "inf"), 2, "'--temperature': inf was given; a finite number was expected"),
+    (("-m", "tellers.py:Teller", "--temperature", "nan"), 2, "'--temperature': nan was given; a finite number was expected"),
+    (("-m", "tellers.py:Teller", "--length-penalty", "-5"), 2, "'--length-penalty': -5.0 is not in the range 0<=x<=10"),
+    (("-m", "tellers.py:Teller", "--length-penalty", "11"), 2, "'--length-penalty': 11.0 is not in the range 0<=x<=10"),
+    (("-m", "tellers.py:Teller", "--width", "10000000"), 2, "'--width': 10000000 is not in the range 1<=x<="),
 ]
 
 

@@ -1,11 +1,13 @@
 """`crossmatch train`: recipes as commands, one line for an error, and a training that survives kill -9."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,7 +71,7 @@ def test_a_model_is_trained_loaded_and_evaluated(crossmatch, tmp_path, data):
     code, out, err = crossmatch(*words)
     assert code == 0
     assert [line.partition(" · ")[0] for line in err.splitlines()] == ["epoch 1 of 2", "epoch 2 of 2"]
-    assert out.startswith("runs/a · epoch ")
+    assert re.match(r"runs/a · epoch [12] of 2, hits in validation add up to [\d.]+ of 600 · ", out)
     assert "crossmatch run -m runs/a -t" in out
     assert {"runs/a/log.csv", "runs/a/model.json"} <= set(left(tmp_path))
     weights = next((tmp_path / "runs/a").glob("weights-*.pt"))
@@ -108,6 +110,12 @@ WRONG = [
     (("train", "vse0", "-o", "x", "--data", "precomp:nowhere"), 2, "there is no nowhere"),
     (("train", "vse0", "-o", "x", "--size", "huge"), 2, "no size 'huge'"),
     (("train", "vse0", "-o", "x", "--regions", "r.npy"), 2, "--regions goes with"),
+    # what is refused before the model to begin with is trained
+    (("train", "clip-hard-texts", "-o", "x", "--size", "tiny", "--negatives", "foo.csv"), 2, "--negatives goes with --data"),
+    (("train", "clip-hard-texts", "-o", "x", "--data", "collection:ph"), 2, "Name a file: --negatives FILE"),
+    (("train", "clip-hard-texts", "-o", "x", "--data", "collection:ph", "--negatives", "foo.csv"), 2, "foo.csv is not there"),
+    (("train", "updown-scst", "-o", "x", "--set", "begin.train.epoch=1"), 2, "--set begin.train.epoch=1: [train] has no key"),
+    (("train", "updown-scst", "-o", "x", "--set", "begin.model.dimension=1"), 2, "the recipe updown: [model] has no key"),
 ]
 
 
@@ -136,6 +144,32 @@ def test_without_tensorboard_its_extra_is_named(crossmatch, data, monkeypatch):
     code, _, err = crossmatch("train", "vse0", "--data", data, "-o", "x", "--epochs", "1", *SMALL, "--tensorboard")
     assert code == 1
     assert_one_line(err, "crossmatch[tensorboard]")
+
+
+def test_the_value_of_an_epoch_is_out_of_what_it_could_be():
+    from crossmatch.cli.train import out_of
+    from crossmatch.train.judge import CHOICES, FOUND, TOLD
+
+    def at_best(words, data="diorama", kind="none", **has):
+        return out_of(SimpleNamespace(recipe={"data": data, "negatives": {"kind": kind}}, **has), words)
+
+    assert at_best(FOUND.words, compare=None) == " of 600"
+    assert at_best(FOUND.words) == " of 300"  # texts alone: three hits of one search
+    assert at_best(TOLD.words) == ""
+    assert [at_best(CHOICES, kind=kind) for kind in ("unused", "texts", "pairs")] == [" of 400"] * 3
+    assert [at_best(CHOICES, "collection:mine", kind) for kind in ("texts", "pairs")] == [" of 100", " of 400"]
+
+
+@pytest.mark.parametrize(("more", "which"), [((), ""), (("--restart",), " without --restart")])
+def test_ctrl_c_says_that_the_same_command_goes_on(crossmatch, monkeypatch, more, which):
+    from crossmatch.train import zoo
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zoo, "train_zoo", stop)
+    code, _, err = crossmatch("train", "vse0", "-o", "x", *more)
+    assert (code, err.splitlines()[-1]) == (130, f"crossmatch: stopped; the same command{which} goes on.")
 
 
 def outside(*words, cwd):

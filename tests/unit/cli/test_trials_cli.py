@@ -112,7 +112,7 @@ def test_words_that_do_not_fit(folder):
         (("-m", "random", "-t", "diorama/retrieval", "--size", "tiny", "--gate"), "the gate is for forced choices"),
         (("-m", "random", "-t", "diorama/bivlc", "--size", "tiny", "--alterations"), "no single query to alter"),
         (("-m", "random", "-t", "diorama/bison+alter=louder", "--size", "tiny"), "alter is 'louder'"),
-        (("-m", "random", "-t", "trials:pairs.csv", "--likelihood", "plain"), "no captioner"),
+        (("-m", "random", "-t", "trials:pairs.csv", "--likelihood", "plain"), "random is no captioner"),
         (("-m", "gate:careless", "-t", "trials:pairs.csv"), "gate:constant"),
     ):
         done = CliRunner().invoke(cli, ["run", *words], catch_exceptions=True)

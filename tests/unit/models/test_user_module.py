@@ -170,7 +170,7 @@ def test_what_a_method_raises_is_one_line_that_names_file_and_method(run, file, 
 
 def test_ctrl_c_is_nobodys_fault(run, file):
     code, said = run("-m", f"{file(DUAL + 'def stop(images, texts): raise KeyboardInterrupt')}:stop")
-    assert (code, said.err.splitlines()[-1]) == (1, "crossmatch: stopped.")
+    assert (code, said.err.splitlines()[-1]) == (130, "crossmatch: stopped.")
 
 
 def test_in_python_the_cause_can_be_seen(file):

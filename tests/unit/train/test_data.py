@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.train.data import ArrayStore, Joined, PixelStore, TrainingSet
@@ -26,9 +28,9 @@ def some(images=7, captions=3):
 def test_an_epoch_has_every_pair_once_in_batches_of_about_one_size(size):
     data = some()
     batches = data.batches(size, seed=3, epoch=2)
-    assert len(batches) == data.steps(size) == -(-len(data.links) // size)
+    assert len(batches) == data.steps(size) == min(-(-len(data.links) // size), len(data.links) // 2)
     lengths = [len(rows.image) for rows in batches]
-    assert max(lengths) <= size
+    assert max(lengths) <= size + (size == 2)  # rather three than one
     assert max(lengths) - min(lengths) <= 1
     pairs = sorted((int(i), int(c)) for rows in batches for i, c in zip(rows.image, rows.caption, strict=True))
     assert pairs == sorted(map(tuple, data.links.tolist()))
@@ -351,3 +353,32 @@ def test_an_image_is_named_by_its_row_where_rows_are_repeated(precomp):
 def test_data_that_are_not_there_are_named(data, asked, says):
     with pytest.raises(WrongWords, match=says):
         source(data, PIXELS, Asked(**asked))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(["none", "texts", "pairs"]))
+def test_known_pairs_are_those_that_some_link_says(seed, kind):
+    """By looking at all links, text by text."""
+    dice = np.random.default_rng(seed)
+    captions = tuple(dice.choice(["a cat", "a dog", "a cow", "two cows"], 6).tolist())
+    links = np.unique(dice.integers(0, [3, 6], (5, 2)), axis=0)
+    if len(links) < 2:
+        return
+    images = np.full(len(links), -1) if kind == "texts" else dice.integers(3, 5, len(links))
+    hard = None if kind == "none" else np.stack([images, dice.integers(0, 6, len(links))], axis=1)
+    data = TrainingSet(PixelStore(np.zeros((5, 8, 8, 3), np.uint8)), captions, links, hard)
+    (rows,) = data.batches(size=10, seed=0, epoch=0)
+    seen, said = [*rows.image], [*rows.caption]
+    true = {(int(i), captions[c]) for i, c in data.links}
+    if rows.hard is not None:
+        said += [*rows.hard[:, 1]]
+        if kind == "pairs":
+            seen += [*rows.hard[:, 0]]
+            true |= {(int(i), captions[c]) for i, c in rows.hard}
+    assert data.known(rows).tolist() == [[(int(i), captions[c]) in true for c in said] for i in seen]
+
+
+def test_no_batch_has_a_single_link_unless_that_was_asked_for():
+    data = TrainingSet(PixelStore(np.zeros((3, 8, 8, 3), np.uint8)), ("a", "b", "c"), np.array([[0, 0], [1, 1], [2, 2]]))
+    assert [len(rows.image) for rows in data.batches(size=2, seed=0, epoch=0)] == [3]
+    assert [len(rows.image) for rows in data.batches(size=1, seed=0, epoch=0)] == [1, 1, 1]

@@ -18,6 +18,7 @@ from crossmatch.train.detector import (  # noqa: E402
     ON_DIORAMA,
     PUBLISHED,
     VALUE,
+    DetectorData,
     DetectorSettings,
     Sample,
     accuracy,
@@ -226,3 +227,34 @@ def test_what_cannot_be_trained_on(home):
         with pytest.raises(WrongWords, match=why):
             trained(home, "runs/x", **how)
     assert not (home / "runs").exists()
+
+
+def test_the_data_are_known_by_all_of_their_pictures():
+    rng = np.random.default_rng(0)
+    pictures = {f"{side}{n}": rng.integers(0, 255, (4, 4, 3), dtype=np.uint8) for side in "ab" for n in range(20)}
+
+    def data(changed=""):
+        shown = {name: 255 - values if name == changed else values for name, values in pictures.items()}
+        parts = [
+            Trials([f"t{n}" for n in some], [[f"a{n}", f"b{n}"] for n in some], [["x", "y"]] * 10, [""] * 10, shown.__getitem__)
+            for some in (range(10), range(10, 20))
+        ]
+        return DetectorData("trials:mine.csv", *parts).digest
+
+    assert data() == data()
+    assert len({data(name) for name in ("", "a0", "b9", "a10", "b19")}) == 5
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"learning_rate": float("nan")}, {"learning_rate": float("inf")}, {"learning_rate": 1e30}, {"batch": 2**63}, {"epochs": 0}],
+)
+def test_settings_beyond_all_measure_are_refused(home, how):
+    with pytest.raises(WrongWords, match=r"the training of a detector has .* it must be"):
+        trained(home, **how)
+    assert not (home / "runs").exists()
+
+
+def test_a_neuron_that_is_no_number_is_refused():
+    with pytest.raises(CrossmatchError, match=r"no finite number after epoch 1.*lower learning rate"):
+        list(fit_neuron(neuron(), sample(), 2, DetectorSettings(learning_rate=float("inf"))))

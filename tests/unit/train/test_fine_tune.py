@@ -164,7 +164,7 @@ def test_saved_and_loaded_again_it_gives_the_same_vectors(begin, tmp_path):
             Training(model, objective("info-nce"), {}, data, data, SETTINGS, judged_in_parts),
             Checkpoints(tmp_path, Identity("r", "d")),
         )
-    again = make_model(model.write(tmp_path))
+    again = make_model(model.write(tmp_path).replace("FOLDER", str(tmp_path)))
     seen = model.embed(model.preparation.prepare(pictures())).numpy()
     assert np.abs(again.embed_images(pictures()) - seen).max() < 1e-6
     assert np.abs(again.embed_texts(TEXTS) - model.embed_texts(TEXTS).numpy()).max() < 1e-6
@@ -359,3 +359,58 @@ def test_on_the_command_line(hf_clip, folder, monkeypatch, capsys):
     assert not end.value.code
     out = capsys.readouterr().out
     assert "crossmatch run -m hf:runs/x -t collection:mine" in out
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_model_it_begins_with_is_never_overwritten(hf_clip, folder, restart):
+    import shutil
+
+    for name in ("own", "other"):
+        shutil.copytree(hf_clip.removeprefix("hf:"), name)
+    before = contents("own")
+    with pytest.raises(WrongWords, match="also where the model would be written"):
+        tuned("hf:own", output="own", restart=restart)
+    with pytest.raises(CrossmatchError, match=r"other holds config.json and \d+ more, which this training did not write"):
+        tuned("hf:own", output="other", restart=restart)
+    assert contents("own") == contents("other") == before
+
+
+def test_the_folder_of_an_open_clip_name():
+    from crossmatch.train.foreign import folder_of
+
+    assert folder_of("open_clip:local-dir:runs/a,quickgelu") == Path("runs/a")
+    assert folder_of("open_clip:hf-hub:org/name") is None
+    assert folder_of(f"open_clip:ViT-B-32,{__file__},gelu") == Path(__file__).parent
+
+
+def test_a_log_beside_it_does_no_harm_and_a_restart_that_was_stopped_goes_on(hf_clip, folder, monkeypatch):
+    from crossmatch.train import fine_tune as tuning
+
+    Path("runs/x").mkdir(parents=True)
+    Path("runs/x/train.log").write_text("")
+    whole = tuned(hf_clip)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "fit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(hf_clip, restart=True)
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert tuned(hf_clip).weights == whole.weights
+
+
+def test_a_folder_called_as_the_library_can_be_moved(hf_clip, folder):
+    tuned(hf_clip, output="hf")
+    assert json.loads(Path("hf/fine-tuned.json").read_text())["name"] == "hf:FOLDER"
+    Path("hf").rename("moved")
+    assert tuned(hf_clip, output="moved").name == "hf:moved"
+    told = json.loads(Path("moved/fine-tuned.json").read_text())
+    Path("moved/fine-tuned.json").write_text(json.dumps(told | {"name": "FOLDER:FOLDER"}))
+    with pytest.raises(CrossmatchError, match=r"calls the model 'FOLDER:FOLDER'; hf:FOLDER"):
+        tuned(hf_clip, output="moved")

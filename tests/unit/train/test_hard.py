@@ -481,7 +481,10 @@ GOOD = ("0.png", "a cat", "a dog", "0")
     ("row", "says"),
     [
         (("99.png", *GOOD[1:]), "image '99.png' is not in the collection; the nearest is '9.png'"),
-        ((*GOOD[:2], "A  cat", "0"), "as caption and as its negative"),
+        ((*GOOD[:2], "A  cat", "0"), "reads as its caption but for case and signs"),
+        ((*GOOD[:2], "A cat.", "0"), "reads as its caption but for case and signs"),
+        ((*GOOD[:2], "...", "0"), "holds no word"),
+        ((*GOOD[:2], "Number 0!", "0"), "one of the captions of '0.png'"),
         ((*GOOD[:2], "", "0"), "empty negative caption"),
         ((GOOD[0], "", *GOOD[2:]), "has '' for caption"),
         ((*GOOD[:3], ""), "has no negative_image, which the recipe asks for.*clip-hard-texts"),
@@ -493,6 +496,22 @@ def test_a_mistake_in_a_row_is_named_with_its_line(folder, row, says):
     path = written(folder, "a.csv", ("image", "caption", "negative_caption", "negative_image"), [GOOD, row])
     with pytest.raises(CrossmatchError, match=rf"a.csv line 3.*{says}"):
         of_file(folder, path, "pairs")
+
+
+def test_a_negative_image_that_is_in_the_collection_is_the_same_image(folder):
+    """Its own captions are true of it, whichever row it stands in; and no image is its own negative."""
+    header = ("image", "caption", "negative_caption", "negative_image")
+    for n in range(12):
+        (folder / f"hard/again{n}.png").write_bytes((folder / f"pets/images/{n}.png").read_bytes())
+    rows = [(f"{n}.png", f"told anew {n}", f"nothing {n}", f"again{(n + 1) % 12}.png") for n in range(12)]
+    own, _ = of_file(folder, written(folder, "a.csv", header, rows), "pairs").load()
+    greys = own.store.take(np.arange(len(own.store)))[:, 0, 0, 0].numpy() // 10
+    for (image, _), (other, _) in zip(own.links.tolist(), own.hard.tolist(), strict=True):
+        assert greys[other] == (greys[image] + 1) % 12
+        assert np.flatnonzero(greys == greys[other])[0] == other  # the first of that picture: the collection's, where it has it
+    rows[3] = ("3.png", "told anew 3", "nothing 3", "again3.png")
+    with pytest.raises(CrossmatchError, match=r"'again3\.png' as negative image, which is '3\.png' itself"):
+        of_file(folder, written(folder, "a.csv", header, rows), "pairs").load()
 
 
 def test_a_file_that_cannot_be_is_named(folder):

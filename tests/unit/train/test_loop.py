@@ -410,3 +410,14 @@ def test_captions_are_not_matched_with_themselves(tmp_path):
     alone = TrainingSet(whole.data.store, whole.data.captions, whole.data.links[::2])
     with pytest.raises(WrongWords, match="no image has two"):
         fit(replace(whole, data=alone), kept(tmp_path))
+
+
+def test_a_network_that_gives_no_numbers_is_refused_at_validation(tmp_path):
+    whole = training()
+    held = whole.model.compare
+    whole.model.compare = lambda regions, texts: np.full_like(held(regions, texts), np.nan)
+    with pytest.raises(CrossmatchError, match=r"the scores are no finite number in validation after epoch 1.*learning_rate=0.005"):
+        fit(whole, kept(tmp_path))
+    judged_so = replace(training(), judge=lambda model, held: {"log-likelihood per word": math.nan, "sum": 0.0})
+    with pytest.raises(CrossmatchError, match="log-likelihood per word is no finite number in validation"):
+        fit(judged_so, kept(tmp_path / "other"))

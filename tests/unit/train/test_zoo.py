@@ -149,6 +149,13 @@ def test_an_interrupted_training_of_another_recipe_is_refused(train, tmp_path, m
         ("vse0", "features.name=bla", "one of namer, efficientnet-lite0 was expected"),
         ("vse0", "features.side=-3", "it must be at least 0"),
         ("vse0", "features.width=3", "no key 'width'"),
+        ("clip", "model.dimensions=0", "it must be at least 1 and at most 65536"),
+        ("clip", "model.image_width=-8", "it must be at least 1 and at most 65536"),
+        ("clip", "model.text_heads=0", "it must be at least 1 and at most 1024"),
+        ("clip", "model.image_layers=0", "it must be at least 1 and at most 64"),
+        ("show-tell", "model.dimensions=10000000", "it must be at least 1 and at most 65536"),
+        ("vse0", "train.learning_rate=1e38", "it must be above 0 and at most 1000"),
+        ("vse0", "train.weight_decay=1e300", "it must be at least 0 and at most 1000"),
         ("vse0", "train.threads=1000000", "it must be at least 1 and at most 1024"),
         ("vse0", "train.images=1", "it takes 2 images at least. Set --images, or train.images, to more"),
     ],
@@ -303,3 +310,45 @@ def test_a_recipe_of_another_family_is_refused(train, tmp_path):
     path.write_text('family = "vsee"\nabout = "mine"\npaper = "faghri2018vse"\n[objective]\nname = "triplet"\n')
     with pytest.raises(WrongWords, match="Did you mean 'vse"):
         train(path)
+
+
+def precomp(folder, train, dev, caption="a {} cat"):
+    """A picture of noise for each caption."""
+    for split, images in (("train", train), ("dev", dev)):
+        np.save(folder / f"{split}_ims.npy", np.random.default_rng(0).standard_normal((images, 2, 4)).astype(np.float32))
+        names = ["red", "blue", "green", "black"]
+        (folder / f"{split}_caps.txt").write_text("".join(f"{caption.format(names[n // 2 % 4])}\n" for n in range(2 * images)))
+    return f"precomp:{folder}"
+
+
+TINY = ["model.dimensions=8", "model.word_dimensions=6", "train.fewest=1", "train.batch=8", "train.epochs=1"]
+
+
+def test_a_captioner_is_judged_by_two_images_at_least(tmp_path):
+    said = []
+    with pytest.raises(CrossmatchError, match=r"there is 1 image with captions to validate with.*--validation FOLDER"):
+        train_zoo("show-tell", tmp_path / "run", data=precomp(tmp_path, 4, 1), overrides=TINY, tell=said.append)
+    assert not said
+    assert not (tmp_path / "run/log.csv").exists()
+
+
+def test_self_critical_training_without_any_reward_is_refused(tmp_path):
+    for name in ("one", "same", "known", "foreign"):
+        (tmp_path / name).mkdir()
+    base = tmp_path / "base"
+    train_zoo("show-tell", base, data=precomp(tmp_path / "known", 8, 4), overrides=TINY)
+    for data, says in (
+        (precomp(tmp_path / "one", 1, 4), "self-critical training has 1 image with captions.*Train on more images"),
+        (precomp(tmp_path / "same", 8, 4, "a cat"), "is worth anything to the 8 images.*the first is 'a cat'"),
+        (precomp(tmp_path / "foreign", 8, 4, "chat{} noir"), "is worth anything to the 8 images.*Begin with a model that knows"),
+    ):
+        with pytest.raises(CrossmatchError, match=says):
+            train_zoo("show-tell-scst", tmp_path / "run", data=data, begin=base, overrides=["train.epochs=1", "train.batch=2"])
+
+
+def test_an_epoch_of_self_critical_training_that_changed_nothing_is_told(tmp_path):
+    (tmp_path / "long").mkdir()
+    data, said = precomp(tmp_path / "long", 8, 4, "a {0} cat " * 100), []
+    words = [*(word for word in TINY if "epochs" not in word), "train.epochs=1", "begin.train.epochs=1"]
+    train_zoo("show-tell-scst", tmp_path / "run", data=data, overrides=words, tell=said.append)
+    assert "epoch 1 changed nothing: every caption that was drawn was worth what the greedy one was" in said[-1]

@@ -261,6 +261,7 @@ class CaptionWriter(CaptionLikelihood):
     """A captioner that also writes."""
 
     plain: Decoder
+    usual_telling = Telling()  # how, where nothing is asked for
 
     def caption(self, images: Sequence[Image], **how: Any) -> list[str]:
         """A caption for each image, of at most `longest` (50) tokens; by `generate` of transformers, which says what options mean.

@@ -99,6 +99,8 @@ class CaptioningModel(Trained):
 
     # captions
 
+    usual_telling = Telling()  # how, where nothing is asked for
+
     def caption(self, images: Sequence[Image], **how: Any) -> list[str]:
         """A caption for each image: lower-case words with spaces between them.
 

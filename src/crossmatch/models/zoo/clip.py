@@ -7,11 +7,12 @@ Both give one unit vector; images and texts are compared by their cosine. The te
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crossmatch.core.errors import MissingDependency, WrongWords
 from crossmatch.models.zoo.inputs import LONGEST, Regions, Words
 from crossmatch.models.zoo.parts import at_places, unit
+from crossmatch.models.zoo.sizes import FEW, LAYERS, WIDTH
 
 try:
     import torch
@@ -31,13 +32,13 @@ class CLIPConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = 512  # of the space in which images and texts are compared
-    image_width: int = 768
-    image_layers: int = 12
-    image_heads: int = 12
-    text_width: int = 512
-    text_layers: int = 12
-    text_heads: int = 8
+    dimensions: int = field(default=512, metadata=WIDTH)  # of the space in which images and texts are compared
+    image_width: int = field(default=768, metadata=WIDTH)
+    image_layers: int = field(default=12, metadata={**LAYERS, "least": 1})
+    image_heads: int = field(default=12, metadata=FEW)
+    text_width: int = field(default=512, metadata=WIDTH)
+    text_layers: int = field(default=12, metadata={**LAYERS, "least": 1})
+    text_heads: int = field(default=8, metadata=FEW)
 
 
 class Block(nn.Module):

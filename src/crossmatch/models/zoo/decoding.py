@@ -7,11 +7,13 @@ of all that can be drawn sum to 1. `UNKNOWN` is never said. Of words that are eq
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from crossmatch.core.errors import MissingDependency, WrongWords
+from crossmatch.models.telling import LONGEST_ASKED, MOST_PENALTY
 from crossmatch.models.zoo.captioner_parts import chosen
 from crossmatch.models.zoo.inputs import BEGIN, END, LONGEST, PAD, UNKNOWN, Words
 
@@ -86,18 +88,25 @@ def sampled(net: Teller, encoded: Any, longest: int, temperature: float = 1.0, g
 
     An image takes as many numbers from the generator whatever is drawn, so that some images at a time are told the same as all.
     """
-    if not temperature > 0:
+    if not 0 < temperature < math.inf:
         raise WrongWords(f"the temperature is {temperature}; a number above 0 was expected. Near 0 use greedy decoding.")
+    _require(longest, "longest", LONGEST_ASKED)
     drawn = torch.rand(len(encoded[0]), longest, generator=generator, dtype=torch.float64).clamp(max=BELOW_ONE)
 
     def draw(said: Tensor, images: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        likely = without_unknown(said) / temperature if temperature != 1 else without_unknown(said)
+        likely = without_unknown(said) if temperature == 1 else _tempered(without_unknown(said), temperature)
         with torch.no_grad():
             upto = likely.double().exp().cumsum(dim=1)
             words = torch.searchsorted(upto, drawn[images, step].unsqueeze(1) * upto[:, -1:], right=True)
-        return words.squeeze(1), likely.gather(1, words).squeeze(1) - likely.logsumexp(dim=1)
+        return words.squeeze(1), (likely.gather(1, words).squeeze(1) - likely.logsumexp(dim=1)).to(said.dtype)
 
     return _followed(net, encoded, longest, draw)
+
+
+def _tempered(likely: Tensor, temperature: float) -> Tensor:
+    """log p / temperature in double precision, the likeliest word at 0: so none of its powers is lost, however small."""
+    exact = likely.double()
+    return (exact - exact.detach().amax(dim=1, keepdim=True)) / temperature
 
 
 def without_unknown(said: Tensor) -> Tensor:
@@ -110,7 +119,7 @@ Choice = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 def _followed(net: Teller, encoded: Any, longest: int, choose: Choice) -> Told:
     """One caption for each image, by a rule that chooses the next words from their log-probabilities."""
-    _require(longest, "longest")
+    _require(longest, "longest", LONGEST_ASKED)
     n = len(encoded[0])
     images = torch.arange(n)  # that are being told; a finished one is dropped when half of them are
     words, state = torch.full((n,), BEGIN), net.begin(encoded)
@@ -145,10 +154,10 @@ def beam(net: Teller, encoded: Any, longest: int, width: int = 5, length_penalty
     The sum grows by words alone, so that a beginning of s nats never scores above s / longest^length_penalty. With a width of 1 and
     no penalty this is greedy decoding.
     """
-    _require(longest, "longest")
+    _require(longest, "longest", LONGEST_ASKED)
     _require(width, "width")
-    if not length_penalty >= 0:
-        raise WrongWords(f"the length penalty is {length_penalty}; 0 (none) or more was expected.")
+    if not 0 <= length_penalty <= MOST_PENALTY:
+        raise WrongWords(f"the length penalty is {length_penalty}; a number from 0 (none) to {MOST_PENALTY} was expected.")
     n = len(encoded[0])
     best = _Best(torch.full((n,), -torch.inf), torch.full((n, longest), PAD), torch.zeros(n, longest))
     images, state, shown = torch.arange(n), net.begin(encoded), encoded
@@ -244,6 +253,7 @@ def _picked(grown: Tensor, which: Tensor) -> Tensor:
     return grown.gather(1, which.unsqueeze(2).expand(-1, -1, grown.shape[2]))
 
 
-def _require(count: int, what: str) -> None:
-    if count < 1:
-        raise WrongWords(f"the {what} is {count}; a whole number of at least 1 was expected.")
+def _require(count: int, what: str, most: int | None = None) -> None:
+    if count < 1 or (most is not None and count > most):
+        limit = "" if most is None else f" and at most {most:,}"
+        raise WrongWords(f"the {what} is {count}; a whole number of at least 1{limit} was expected.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.captioner_parts import Attention, CaptionNet, Memory, Seen, as_lstm
 from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.sizes import WIDTH
 
 try:
     from torch import Tensor, nn
@@ -27,9 +28,9 @@ class ShowAttTellConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = field(default=512, metadata={"least": 1})
-    word_dimensions: int = field(default=512, metadata={"least": 1})
-    attention: int = field(default=512, metadata={"least": 1})
+    dimensions: int = field(default=512, metadata=WIDTH)
+    word_dimensions: int = field(default=512, metadata=WIDTH)
+    attention: int = field(default=512, metadata=WIDTH)
     dropout: float = field(default=0.5, metadata={"least": 0, "most": 0.99})
 
 

@@ -13,6 +13,7 @@ from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.captioner_parts import CaptionNet, Memory, Packed
 from crossmatch.models.zoo.inputs import Regions
 from crossmatch.models.zoo.parts import mean_over
+from crossmatch.models.zoo.sizes import WIDTH
 
 try:
     import torch
@@ -27,8 +28,8 @@ class ShowTellConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = field(default=512, metadata={"least": 1})
-    word_dimensions: int = field(default=512, metadata={"least": 1})
+    dimensions: int = field(default=512, metadata=WIDTH)
+    word_dimensions: int = field(default=512, metadata=WIDTH)
     dropout: float = field(default=0.5, metadata={"least": 0, "most": 0.99})
 
 

@@ -16,6 +16,7 @@ from crossmatch.core.errors import MissingDependency
 from crossmatch.models.zoo.captioner_parts import Attention, CaptionNet, Seen, as_lstm, lstm
 from crossmatch.models.zoo.inputs import Regions
 from crossmatch.models.zoo.parts import mean_over
+from crossmatch.models.zoo.sizes import WIDTH
 
 try:
     import torch
@@ -30,9 +31,9 @@ class UpDownConfig:
 
     features: int  # numbers of a region
     words: int  # how many words there are
-    dimensions: int = field(default=1000, metadata={"least": 1})
-    word_dimensions: int = field(default=1000, metadata={"least": 1})
-    attention: int = field(default=512, metadata={"least": 1})
+    dimensions: int = field(default=1000, metadata=WIDTH)
+    word_dimensions: int = field(default=1000, metadata=WIDTH)
+    attention: int = field(default=512, metadata=WIDTH)
     reads: Literal["word", "attention"] = "word"  # what the second LSTM reads beside the attended feature
     dropout: float = field(default=0.5, metadata={"least": 0, "most": 0.99})
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crossmatch.core.errors import MissingDependency, WrongWords
-from crossmatch.models.zoo.inputs import PAD
 
 try:
     import torch
@@ -54,50 +53,22 @@ def info_nce(scores: Tensor, known: Tensor | None = None) -> Tensor:
     return (F.cross_entropy(scores, wanted) + F.cross_entropy(scores[:, :images].T, wanted)) / 2
 
 
-def known_true(image: Tensor, owner: Tensor, numbers: Tensor | None = None) -> Tensor:
-    """Which pairs of a batch the data know to be true, (I, T): text j is of the same image as image i, or is image i's own text.
-
-    `image` (I,) numbers the images and `owner` (T,) the image of each text, -1 for none; `numbers` (T, L) are the words of the
-    texts.
-
-    >>> known_true(torch.tensor([3, 8, 3]), torch.tensor([3, 8, 3, -1])).int()
-    tensor([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0]], dtype=torch.int32)
-    """
-    found = image[:, None] == owner[None, :]
-    if numbers is not None:
-        found = found | (numbers[: len(image), None] == numbers[None]).all(dim=2)
-    return found
-
-
 def contrastive(net: Any, batch: Batch, options: Mapping[str, Any]) -> Tensor:
     """InfoNCE over the batch and the hard negatives that it carries; `net` has a learned `scale`.
 
-    `same` says what becomes of the pairs that are known to be true without being a row: the same image twice with two of its
-    captions, or the same words twice. They are left out; "negatives" pushes them apart like all others, as the released code of
+    `same` says what becomes of the pairs that the data say are true without their being a row: the same image twice with two of
+    its captions, or the same text twice. They are left out; "negatives" pushes them apart like all others, as the released code of
     CLIP, NegCLIP and BiVLC does. (Pairs that are true without anybody knowing are negatives in either case.)
     """
     same = options.get("same", SAME[0])
     if same not in SAME:
         raise WrongWords(f"same is {same!r}; one of {', '.join(SAME)} was expected in [objective] of the recipe.")
     hard = batch.negatives
-    seen, image, said, owner = [batch.regions], batch.image, [batch.words], batch.image
+    seen, said = [batch.regions], [batch.words]
     if hard is not None:
         said.append(hard.words)
-        owner = torch.cat([owner, torch.full_like(owner, -1) if hard.image is None else hard.image])
-    if hard is not None and hard.regions is not None and hard.image is not None:
-        seen.append(hard.regions)
-        image = torch.cat([image, hard.image])
-    if len(owner) < 2:
+        seen += [] if hard.regions is None else [hard.regions]
+    if len(batch) == len(said) == 1:
         raise WrongWords("a batch of one pair has no negatives. Set batch in [train] of the recipe to 2 or more.")
     images, texts = torch.cat([net.images(each) for each in seen]), torch.cat([net.texts(each) for each in said])
-    known = known_true(image, owner, _words_of(said)) if same == SAME[0] else None
-    return info_nce(net.scale() * net.similarity(images, texts), known)
-
-
-def _words_of(said: list[Any]) -> Tensor | None:
-    """The words of all texts as one block of numbers, filled up; nothing where the net reads in a way of its own."""
-    blocks = [each.numbers for each in said if hasattr(each, "numbers")]
-    if len(blocks) < len(said):
-        return None
-    most = max(block.shape[1] for block in blocks)
-    return torch.cat([F.pad(block, (0, most - block.shape[1]), value=PAD) for block in blocks])
+    return info_nce(net.scale() * net.similarity(images, texts), batch.known if same == SAME[0] else None)

@@ -93,7 +93,10 @@ OPTIONS: Mapping[str, type] = {
     "self-critical": SelfCritical,
 }
 CAPTIONERS = ("show-tell", "show-att-tell", "up-down")
+MATCHERS = ("vse", "vse-infinity", "scan", "sgraf", "vsrn", "pvse", "pcme", "dual-encoder", "clip")  # all others
 FAMILIES: Mapping[str, tuple[str, ...]] = {  # objectives that ask for some kind of network
+    "triplet": MATCHERS,
+    "sampled-softmax": MATCHERS,
     "vsrn": ("vsrn",),
     "pvse": ("pvse",),
     "pcme": ("pcme",),

@@ -67,10 +67,17 @@ class SelfCritical:
         return surrogate(drawn.each, *found.chunk(2))
 
 
+AT_ZERO = (
+    "every caption that was drawn was worth what the greedy one was, such as nothing. Begin with a model that tells captions like "
+    "those of the training set."
+)
+
+
 def made_for(data: TrainingSet, vocabulary: Vocabulary) -> Callable[[nn.Module, Batch, Mapping[str, Any]], Tensor]:
     """The objective with CIDEr-D as reward, all that the references of a training set say being counted once.
 
-    Its option `end` (true) says whether the end of a caption is a word that counts: see `Reward`.
+    Its option `end` (true) says whether the end of a caption is a word that counts: see `Reward`, which refuses a training set
+    whose captions reward nothing that the network can say, when the training rehearses its first step.
     """
     from crossmatch.train.reward import Reward
 
@@ -78,7 +85,11 @@ def made_for(data: TrainingSet, vocabulary: Vocabulary) -> Callable[[nn.Module, 
     def critic(end: bool) -> SelfCritical:
         return SelfCritical(Reward.of(data, vocabulary, end))
 
-    return lambda net, batch, options: critic(bool(options.get("end", True)))(net, batch, options)
+    def criticised(net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
+        return critic(bool(options.get("end", True)))(net, batch, options)
+
+    criticised.at_zero = AT_ZERO  # type: ignore[attr-defined]  # what the loop says of an epoch whose loss is 0
+    return criticised
 
 
 def _together(one: Tensor, other: Tensor) -> IntArray:

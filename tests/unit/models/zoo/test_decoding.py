@@ -263,3 +263,32 @@ def test_what_cannot_be_meant_is_refused():
     ):
         with pytest.raises(WrongWords, match="expected"):
             wrong()
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-300])
+def test_next_to_no_temperature_is_greedy(temperature):
+    encoded = tables([-0.5, -1.5, -2.0], [-3.0, -0.1, -4.0], [-2.0, -90.0, -0.2])
+    best, drawn = greedy(Table(), encoded, LONGEST), sampled(Table(), encoded, LONGEST, temperature)
+    assert drawn.numbers.tolist() == best.numbers.tolist()
+    assert drawn.log_likelihood.tolist() == [0.0] * 3
+
+
+def test_a_boundless_temperature_draws_all_words_alike():
+    encoded = tables([-0.01, -5.0, -300.0])
+    drawn = sampled(Table(), encoded, 1, 1e300)
+    assert drawn.each.tolist() == [[pytest.approx(log(1 / 3))]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (lambda encoded: beam(Table(), encoded, 61, 3, 22.0), "from 0 .none. to 10"),
+        (lambda encoded: beam(Table(), encoded, 61, 3, 180.0), "from 0 .none. to 10"),
+        (lambda encoded: beam(Table(), encoded, 10**13), "at most 1,000"),
+        (lambda encoded: sampled(Table(), encoded, 10**13), "at most 1,000"),
+        (lambda encoded: sampled(Table(), encoded, LONGEST, inf), "a number above 0"),
+    ],
+)
+def test_numbers_beyond_all_measure_are_refused(asked, says):
+    with pytest.raises(WrongWords, match=says):
+        asked(tables([-0.5, -1.5, -2.0]))

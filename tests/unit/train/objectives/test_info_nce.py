@@ -13,10 +13,10 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from crossmatch.core.errors import WrongWords  # noqa: E402
-from crossmatch.models.zoo.inputs import PAD, Words  # noqa: E402
+from crossmatch.models.zoo.inputs import Words  # noqa: E402
 from crossmatch.train.batch import Batch, Negatives  # noqa: E402
 from crossmatch.train.losses import symmetric_contrastive  # noqa: E402
-from crossmatch.train.objectives.info_nce import contrastive, info_nce, known_true  # noqa: E402
+from crossmatch.train.objectives.info_nce import contrastive, info_nce  # noqa: E402
 
 
 def surprise(own, all_of_them):
@@ -61,7 +61,11 @@ def batch_of(pairs, kind, generator, twice=False):
     if kind != "none":
         shown = (vectors(), 100 + torch.arange(pairs)) if kind == "pairs" else (None, None)
         negatives = Negatives(words(50), *shown)
-    return Batch(vectors(), words(0), image, negatives=negatives)
+    owner = (
+        image if kind == "none" else torch.cat([image, torch.full((pairs,), -1) if kind == "texts" else 100 + torch.arange(pairs)])
+    )
+    seen = owner if kind == "pairs" else image
+    return Batch(vectors(), words(0), image, negatives=negatives, known=seen[:, None] == owner[None])
 
 
 def net_of(generator, scale=3.0):
@@ -109,28 +113,11 @@ def test_the_same_image_twice_is_left_out_of_the_sums_or_pushed_away_as_publishe
     assert float(contrastive(net, batch, {})) == pytest.approx(SLOW[kind](masked, pairs), rel=1e-9)
 
 
-def test_the_same_words_twice_are_no_negatives_of_each_other():
-    """A negative caption may be what another image is described by."""
-    numbers = torch.tensor([[5, 6], [7, 8], [7, 8]])
-    known = known_true(torch.tensor([0, 1]), torch.tensor([0, 1, -1]), numbers)
-    assert known.tolist() == [[True, False, False], [False, True, True]]
-    loss = info_nce(torch.zeros(2, 3), known)  # image 1 has one rival less
+def test_what_is_known_to_be_true_is_no_negative():
+    """A negative caption may be what another image is described by: image 1 has one rival less."""
+    known = torch.tensor([[True, False, False], [False, True, True]])
+    loss = info_nce(torch.zeros(2, 3), known)
     assert float(loss) == pytest.approx(((math.log(3) + math.log(2)) / 2 + math.log(2)) / 2)
-
-
-def test_texts_of_unequal_length_are_compared_as_they_are():
-    """A negative with the same beginning is another text; one with the same words, filled up to more, is the same."""
-    generator = torch.Generator().manual_seed(0)
-    batch, net = batch_of(2, "texts", generator), net_of(generator)
-    longer = Batch(batch.regions, Words(torch.tensor([[4, 9], [5, 9]])), batch.image,
-                   negatives=Negatives(Words(torch.tensor([[4, 9, 9], [5, 9, PAD]]))))  # fmt: skip
-    s = scores_of(net, longer)
-
-    def masked(i, j):
-        return -math.inf if (i, j) == (1, 3) else s(i, j)  # text 3 says what text 1 says, which is true of image 1
-
-    assert float(contrastive(net, longer, {})) == pytest.approx(hard_texts(masked, 2), rel=1e-9)
-    assert float(contrastive(net, longer, {"same": "negatives"})) == pytest.approx(hard_texts(s, 2), rel=1e-9)
 
 
 def test_in_batch_is_clips_loss():
@@ -148,20 +135,6 @@ def test_a_hard_text_looks_for_no_image_and_a_hard_pair_does():
     scores.grad = None
     info_nce(scores).backward()
     assert (scores.grad.diagonal() < 0).all()
-
-
-def test_a_net_that_reads_in_its_own_way_is_given_the_benefit_of_the_doubt():
-    """Texts without numbers of words cannot be compared; images still can."""
-    generator = torch.Generator().manual_seed(2)
-    batch, net = batch_of(3, "none", generator), net_of(generator)
-    own = Batch(batch.regions, SimpleNamespace(rows=batch.words.numbers[:, 0]), torch.tensor([0, 0, 1]))
-    net.texts, read = (lambda words: read(Words(words.rows[:, None]))), net.texts
-    plain = Batch(batch.regions, batch.words, own.image)
-    assert float(contrastive(net, own, {})) == pytest.approx(float(contrastive(net_of_same(net, read), plain, {})))
-
-
-def net_of_same(net, read):
-    return SimpleNamespace(images=net.images, texts=read, similarity=net.similarity, scale=net.scale)
 
 
 def test_what_cannot_be_is_refused():
