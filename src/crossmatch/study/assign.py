@@ -1,0 +1,420 @@
+"""Who gets what: claims, submissions and reviews. Each is one transaction, and each decision one statement in it.
+
+- A slot is one answer that is wanted of a HIT. It is open, held by a person until its lease ends, under review, or done.
+- A person who holds a HIT gets it again, in the same order, until it is submitted or another one has taken it over.
+- A lease is looked at only when somebody claims: a slot whose lease has ended goes to the next who asks.
+- Who comes late finds the slot still theirs, and the answers count; or taken over, and they are kept, flagged, and do not count.
+- Nobody gets an item twice, in whatever HIT it is, nor takes part in two studies that exclude each other.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import Connection, and_, exists, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import events
+from crossmatch.study.blind import order
+from crossmatch.study.design import Design, Question, check_answer, from_told
+from crossmatch.study.schema import claim, draft, exclusion, hit, hit_item, item, member, person, slot, study, taken
+
+if TYPE_CHECKING:
+    from crossmatch.study.store import Campaign
+
+Verdict = Literal["approve", "reject", "reassign"]
+VERDICTS: tuple[Verdict, ...] = ("approve", "reject", "reassign")
+
+
+class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
+    """A HIT that this person does not have, or that does not exist: which of the two is not told."""
+
+
+class Nothing(CrossmatchError):  # noqa: N818 - there is nothing to be had, which is no accident
+    """There is no HIT for this person; `why` is one word: agree, qualify, excluded, limit, closed, or none."""
+
+    def __init__(self, why: str, text: str) -> None:
+        self.why = why
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One item as one person sees it: `orders` say which image, caption or list stands at each place."""
+
+    item: int
+    key: str
+    block: str
+    images: tuple[str, ...]  # files, in the order shown
+    captions: tuple[str, ...]
+    orders: Mapping[str, tuple[int, ...]]
+    questions: tuple[Question, ...]
+    gold: Mapping[str, Any] | None
+    body: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {side: len(places) for side, places in self.orders.items()}
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A HIT in the hands of a person."""
+
+    claim: str
+    study: int
+    name: str
+    design: Design
+    person: int
+    hit: int
+    quiz: bool
+    items: tuple[Shown, ...]
+    submitted: bool
+    lease: float | None  # until when it is kept, if it still is
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a submission came to. `again`: it had been submitted before, and nothing was changed."""
+
+    claim: str
+    again: bool
+    counted: bool
+    late: bool
+    passed: bool | None = None  # of a quiz
+
+
+# -- claiming
+
+
+def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
+    """The claim on a HIT: the one that the person has not finished, or else the first that is free for them."""
+    now = campaign.now()
+    with campaign.writing() as connection:
+        _lock(connection, person_id)
+        design = design_of(connection, study_id)
+        lease = now + 60 * design.recipe.lease_minutes
+        held = _unfinished(connection, study_id, person_id)
+        if held is not None:
+            connection.execute(update(slot).where(slot.c.claim == held).values(lease=lease))
+            return held
+        if _needs_quiz(connection, design, study_id, person_id):
+            return _claim_quiz(connection, study_id, person_id, now)
+        token = secrets.token_hex(16)
+        free = connection.execute(
+            update(slot).where(slot.c.id == _free_slot(study_id, person_id, now, design.recipe.hits_per_person))
+            .values(state="held", person=person_id, claim=token, lease=lease).returning(slot.c.id, slot.c.hit, slot.c.number)
+        ).first()  # fmt: skip
+        if free is None:
+            raise _why_nothing(connection, design, study_id, person_id)
+        connection.execute(insert(claim).values(id=token, study=study_id, hit=free.hit, slot=free.id, person=person_id, at=now))
+        _take(connection, person_id, free.hit)
+        events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
+        return token
+
+
+def _free_slot(study_id: int, person_id: int, now: float, limit: int) -> Any:
+    """The first slot that this person may have, as a subquery of the statement that takes it."""
+    one, theirs = slot.alias("one"), taken.alias("theirs")
+    is_free = or_(one.c.state == "open", and_(one.c.state == "held", one.c.lease < now))
+    had = exists().where(
+        hit_item.c.hit == one.c.hit, theirs.c.item == hit_item.c.item, theirs.c.person == person_id,
+        or_(theirs.c.done, theirs.c.hit != one.c.hit),
+    )  # fmt: skip
+    elsewhere = exists().where(exclusion.c.study == study_id, claim.c.study == exclusion.c.other, claim.c.person == person_id)
+    may = exists().where(
+        member.c.study == study_id, member.c.person == person_id, member.c.consented, member.c.qualified,
+        *([member.c.submitted < limit] if limit else []),
+    )  # fmt: skip
+    is_open = exists().where(study.c.id == study_id, study.c.open)
+    return (
+        select(one.c.id).where(one.c.study == study_id, one.c.state.in_(("open", "held")), is_free, ~had, ~elsewhere, may, is_open)
+        .order_by(one.c.id).limit(1).with_for_update(skip_locked=True, of=one).scalar_subquery()
+    )  # fmt: skip
+
+
+def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int) -> Nothing:
+    """What keeps this person from work, in the order in which it can be mended."""
+    row = connection.execute(select(study.c.open).where(study.c.id == study_id)).one()
+    if not row.open:
+        return Nothing("closed", "this study is closed. Thank you for coming.")
+    mine = connection.execute(select(member).where(member.c.study == study_id, member.c.person == person_id)).first()
+    if mine is None or not mine.consented:
+        return Nothing("agree", "nobody can begin without agreeing first. Read the first page, and agree.")
+    if not mine.qualified:
+        return Nothing("qualify", "the questions at the beginning were not answered well enough to go on. Thank you for coming.")
+    asked = select(claim.c.id).join(exclusion, claim.c.study == exclusion.c.other)
+    if connection.execute(asked.where(exclusion.c.study == study_id, claim.c.person == person_id).limit(1)).first():
+        return Nothing("excluded", "you took part in another part of this work, so this part is for other people. Thank you.")
+    limit = design.recipe.hits_per_person
+    if limit and mine.submitted >= limit:
+        return Nothing("limit", "you have done as much as one person may. Thank you.")
+    return Nothing("none", "there is nothing left for you at the moment. Thank you.")
+
+
+def _needs_quiz(connection: Connection, design: Design, study_id: int, person_id: int) -> bool:
+    if not design.recipe.quiz:
+        return False
+    mine = connection.execute(select(member).where(member.c.study == study_id, member.c.person == person_id)).first()
+    if mine is None or not mine.consented or mine.qualified:
+        return False
+    tried = select(claim.c.id).where(claim.c.study == study_id, claim.c.person == person_id, claim.c.slot.is_(None))
+    return connection.execute(tried.limit(1)).first() is None
+
+
+def _claim_quiz(connection: Connection, study_id: int, person_id: int, now: float) -> str:
+    if not connection.execute(select(study.c.open).where(study.c.id == study_id)).one().open:
+        raise Nothing("closed", "this study is closed. Thank you for coming.")
+    asked = connection.execute(select(hit.c.id).where(hit.c.study == study_id, hit.c.quiz).limit(1)).one()
+    token = secrets.token_hex(16)
+    connection.execute(insert(claim).values(id=token, study=study_id, hit=asked.id, person=person_id, at=now))
+    _take(connection, person_id, asked.id)
+    events.append(connection, study_id, now, "claim", person_id, token, hit=asked.id, quiz=True)
+    return token
+
+
+def _take(connection: Connection, person_id: int, hit_id: int) -> None:
+    """Write down that this person has these items; who resumes has them already."""
+    put = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    items = select(hit_item.c.item).where(hit_item.c.hit == hit_id)
+    rows = [{"person": person_id, "item": each, "hit": hit_id} for each in connection.execute(items).scalars()]
+    connection.execute(put(taken).values(rows).on_conflict_do_nothing())
+
+
+def _unfinished(connection: Connection, study_id: int, person_id: int) -> str | None:
+    """The HIT that this person has and nobody took over."""
+    mine = (claim.c.study == study_id, claim.c.person == person_id, claim.c.submitted.is_(None))
+    held = or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held"))
+    asked = select(claim.c.id).outerjoin(slot, slot.c.id == claim.c.slot).where(*mine, held).limit(1)
+    found: str | None = connection.execute(asked).scalar()
+    return found
+
+
+def _lock(connection: Connection, person_id: int) -> None:
+    """One thing at a time for each person; on SQLite there is one writer anyway."""
+    if connection.execute(select(person.c.id).where(person.c.id == person_id).with_for_update()).first() is None:
+        raise NotYours("there is no such person. Join the study first.")
+
+
+# -- what is shown
+
+
+def design_of(connection: Connection, study_id: int) -> Design:
+    told = connection.execute(select(study.c.design).where(study.c.id == study_id)).scalar()
+    if told is None:
+        raise NotYours("there is no such study. Check the link.")
+    return from_told(told)
+
+
+def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
+    """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
+    asked = (
+        select(claim, study.c.name, study.c.design, study.c.seed, hit.c.quiz, slot.c.claim.label("holder"), slot.c.lease)
+        .join(study, study.c.id == claim.c.study).join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot)
+        .where(claim.c.id == claim_id)
+    )  # fmt: skip
+    row = connection.execute(asked).first()
+    if row is None or (person_id is not None and row.person != person_id):
+        raise NotYours("there is no such page for you. Go back to the study, and begin again.")
+    design = from_told(row.design)
+    items = connection.execute(
+        select(item, hit_item.c.place).join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == row.hit)
+        .order_by(hit_item.c.place)
+    ).all()  # fmt: skip
+    places = order(len(items), row.seed, claim_id, "items")
+    by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
+    shown = tuple(shown_item(design, items[n], row.seed, claim_id) for n in by_block)
+    lease = row.lease if row.holder == claim_id else None
+    return Hit(claim_id, row.study, row.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+
+
+def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:
+    """An item with its images, captions or lists in the order drawn for this claim."""
+    lists = design.shows.lists
+    numbers = {"images": len(row.images), "captions": len(row.captions), "lists": lists}
+    orders = {
+        side: order(n, seed, claim_id, row.id, side) if side in design.shows.shuffle else tuple(range(n))
+        for side, n in numbers.items()
+    }
+    if lists:  # whole lists change places, and within a list the images stand as they were ranked
+        size = len(row.images) // lists
+        orders["images"] = tuple(which * size + n for which in orders["lists"] for n in range(size))
+    images, captions = tuple(row.images[n] for n in orders["images"]), tuple(row.captions[n] for n in orders["captions"])
+    return Shown(
+        row.id, row.key, row.block, images, captions,
+        orders, design.asked(row.block), row.gold, row.body,
+    )  # fmt: skip
+
+
+def as_declared(one: Shown, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer that names places on the page, by the places that the item declares."""
+    return {q.name: _declared(one, q, answer[q.name]) for q in one.questions if q.name in answer}
+
+
+def _declared(one: Shown, question: Question, value: Any) -> Any:
+    if not question.among or isinstance(value, float):
+        return value
+    if isinstance(value, list):
+        return [_declared(one, question, each) for each in value]
+    side, _, place = value.rpartition("-")
+    own = {option.value for option in question.options}
+    return value if value in own else f"{side}-{one.orders[question.among][int(place)]}"
+
+
+# -- submitting
+
+
+def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, seconds: Sequence[float] | None = None) -> Receipt:
+    """Take the answers to all items of a HIT, once: whoever submits again is told so, and the first answers stand."""
+    now = campaign.now()
+    with campaign.writing() as connection:
+        _lock(connection, person_id)
+        row = connection.execute(select(claim).where(claim.c.id == claim_id, claim.c.person == person_id)).first()
+        if row is None:
+            raise NotYours("there is no such page for you. Go back to the study, and begin again.")
+        if row.submitted is not None:
+            return _receipt_again(connection, row)
+        held = load_hit(connection, claim_id, person_id)
+        answers = checked_answers(held, given)
+        wrong = [
+            one.key for one, answer in zip(held.items, answers, strict=True) if one.gold is not None and not right(one, answer)
+        ]
+        told = {
+            "answers": [
+                {"item": one.item, "answer": answer, "orders": {side: one.orders[side] for side in held.design.shows.shuffle}}
+                for one, answer in zip(held.items, answers, strict=True)
+            ],
+            "seconds": _times(seconds, len(held.items)),
+            "wrong": wrong,
+        }  # fmt: skip
+        if held.quiz:
+            return _finish_quiz(connection, held, row, now, told)
+        return _finish_hit(connection, held, row, now, told)
+
+
+def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
+    """The answers to all items, in the order shown, by the places that the items declare."""
+    if not isinstance(given, list) or len(given) != len(held.items):
+        seen = len(given) if isinstance(given, list) else "no"
+        raise CrossmatchError(f"{seen} answers came for {len(held.items)} items. Answer each of them.")
+    out = []
+    for n, (one, answer) in enumerate(zip(held.items, given, strict=True), 1):
+        try:
+            out.append(as_declared(one, check_answer(one.questions, one.sizes, answer)))
+        except CrossmatchError as error:
+            raise CrossmatchError(f"item {n}: {error}") from None
+    return out
+
+
+def right(one: Shown, answer: Mapping[str, Any]) -> bool:
+    """Whether a gold item was answered as it must be."""
+    return all(answer.get(name) in accepted for name, accepted in (one.gold or {}).items())
+
+
+def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
+    passed = 1 - len(told["wrong"]) / len(held.items) >= held.design.recipe.quiz_share
+    number = events.append(connection, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
+    _close_claim(connection, held, now, number, counted=False, doubt=False)
+    mine = (member.c.study == held.study, member.c.person == held.person)
+    connection.execute(update(member).where(*mine).values(qualified=passed))
+    return Receipt(held.claim, again=False, counted=False, late=False, passed=passed)
+
+
+def _finish_hit(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
+    place = connection.execute(select(slot).where(slot.c.id == row.slot).with_for_update()).one()
+    late = place.claim != held.claim or place.lease < now
+    counted = place.claim == held.claim and place.state == "held"
+    number = events.append(connection, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
+    _close_claim(connection, held, now, number, counted=counted, doubt=bool(told["wrong"]))
+    if counted:
+        state = "review" if told["wrong"] else "done"
+        connection.execute(update(slot).where(slot.c.id == row.slot).values(state=state, lease=None))
+    mine = (member.c.study == held.study, member.c.person == held.person)
+    connection.execute(update(member).where(*mine).values(submitted=member.c.submitted + 1))
+    return Receipt(held.claim, again=False, counted=counted, late=late)
+
+
+def _close_claim(connection: Connection, held: Hit, now: float, number: int, counted: bool, doubt: bool) -> None:
+    values = {"submitted": now, "event": number, "counted": counted, "doubt": doubt}
+    connection.execute(update(claim).where(claim.c.id == held.claim).values(**values))
+    connection.execute(update(taken).where(taken.c.person == held.person, taken.c.hit == held.hit).values(done=True))
+    connection.execute(draft.delete().where(draft.c.claim == held.claim))
+
+
+def _receipt_again(connection: Connection, row: Any) -> Receipt:
+    kept = events.body(connection, row.study, row.event)
+    return Receipt(row.id, again=True, counted=kept.get("counted", False), late=kept.get("late", False), passed=kept.get("passed"))
+
+
+def _times(seconds: Sequence[float] | None, n: int) -> list[float] | None:
+    """Seconds per item as the browser measured them, where they make sense; they are statistics, and nothing rests on them."""
+    fits = isinstance(seconds, list) and len(seconds) == n
+    if not fits or not all(isinstance(s, int | float) and not isinstance(s, bool) and 0 <= s < 1e6 for s in seconds or ()):
+        return None
+    return [round(float(s), 1) for s in seconds or ()]
+
+
+# -- drafts
+
+
+def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, body: Any) -> None:
+    """Keep what was answered so far; an older draft never replaces a newer one, and nothing follows a submission."""
+    with campaign.writing() as connection:
+        row = connection.execute(select(claim).where(claim.c.id == claim_id, claim.c.person == person_id)).first()
+        if row is None:
+            raise NotYours("there is no such page for you. Go back to the study, and begin again.")
+        if row.submitted is not None:
+            return
+        put = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        new = put(draft).values(claim=claim_id, number=number, body=body)
+        connection.execute(
+            new.on_conflict_do_update(
+                index_elements=[draft.c.claim], set_={"number": number, "body": body}, where=draft.c.number < number
+            )
+        )
+
+
+def draft_of(connection: Connection, claim_id: str) -> tuple[int, Any]:
+    row = connection.execute(select(draft).where(draft.c.claim == claim_id)).first()
+    return (0, None) if row is None else (row.number, row.body)
+
+
+# -- reviewing
+
+
+def review(campaign: Campaign, claim_id: str, reviewer: int | None, verdict: Verdict) -> bool:
+    """What a reviewer says of a submitted HIT; whether its answers count afterwards.
+
+    approve     they count
+    reject      they do not count, are not paid, and the HIT is open for another person
+    reassign    they do not count, are paid, and the HIT is open for another person
+    """
+    if verdict not in VERDICTS:
+        raise CrossmatchError(f"the verdict is {str(verdict)[:40]!r}; one of {', '.join(VERDICTS)} was expected.")
+    now = campaign.now()
+    with campaign.writing() as connection:
+        row = connection.execute(select(claim).where(claim.c.id == claim_id).with_for_update()).first()
+        if row is None or row.submitted is None or row.slot is None:
+            raise NotYours("there is no submitted HIT of this name. Reload the page.")
+        place = connection.execute(select(slot).where(slot.c.id == row.slot).with_for_update()).one()
+        theirs = place.claim == claim_id and place.state in ("review", "done")
+        counted = theirs and verdict == "approve"
+        if counted:
+            connection.execute(update(slot).where(slot.c.id == row.slot).values(state="done"))
+        elif theirs:
+            free = {"state": "open", "person": None, "claim": None, "lease": None}
+            connection.execute(update(slot).where(slot.c.id == row.slot).values(**free))
+        connection.execute(update(claim).where(claim.c.id == claim_id).values(verdict=verdict, counted=counted))
+        events.append(connection, row.study, now, "review", reviewer, claim_id, verdict=verdict, counted=counted)
+        return counted
+
+
+def set_open(campaign: Campaign, study_id: int, is_open: bool, by: int | None = None) -> None:
+    """Open or close a study: a closed one hands nothing out, and takes what was handed out."""
+    with campaign.writing() as connection:
+        connection.execute(update(study).where(study.c.id == study_id).values(open=is_open))
+        events.append(connection, study_id, campaign.now(), "open" if is_open else "close", by)

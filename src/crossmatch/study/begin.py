@@ -1,0 +1,205 @@
+"""A new study: its items packed into HITs, with gold ones among them, and a slot for every answer that is wanted."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, insert, select
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.study import events
+from crossmatch.study.blind import order
+from crossmatch.study.design import Design, check_answer
+from crossmatch.study.schema import exclusion, hit, hit_item, item, slot, study
+
+if TYPE_CHECKING:
+    from crossmatch.study.store import Campaign
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+LONGEST_CAPTION = 10_000
+GOLD = ("positive", "negative")
+EXAMPLE = "example"  # shown with its answer before the work begins, and never asked
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """One thing to be judged, before it has a place.
+
+    `gold` says which values must be given to which question, and `kind` whether it is positive or negative gold, or an example;
+    items of one `group` stay in one HIT.
+    """
+
+    key: str
+    images: tuple[str, ...] = ()  # files in the campaign's pictures
+    captions: tuple[str, ...] = ()
+    block: str = ""
+    gold: Mapping[str, tuple[Any, ...]] | None = None
+    kind: str = ""
+    group: str = ""
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def create_study(
+    campaign: Campaign,
+    design: Design,
+    items: Sequence[NewItem],
+    *,
+    name: str = "",
+    seed: str = "",
+    excludes: Iterable[str] = (),
+    origin: Mapping[str, Any] | None = None,
+) -> int:
+    """Write a study into the campaign, whole or not at all; its number."""
+    name = name or design.name
+    if not NAME.fullmatch(name):
+        raise WrongWords(f"the study is called {name!r}; small letters, digits and hyphens were expected. Give it a --name.")
+    require_items(design, items)
+    seed = seed or secrets.token_hex(16)
+    work, examples = [one for one in items if one.gold is None], [one for one in items if one.kind == EXAMPLE]
+    gold = {kind: [one for one in items if one.kind == kind] for kind in GOLD}
+    quiz, gold = _set_apart(design, gold)
+    hits = packed(design, work, gold, seed)
+    now = campaign.now()
+    with campaign.writing() as connection:
+        if connection.execute(select(study.c.id).where(study.c.name == name)).first() is not None:
+            raise WrongWords(f"{campaign.folder} has a study called {name!r} already. Give this one another --name.")
+        values = {"design": design.told(), "seed": seed, "link": secrets.token_urlsafe(16), "origin": dict(origin or {}), "at": now}
+        made: int = connection.execute(insert(study).values(name=name, open=True, **values).returning(study.c.id)).scalar_one()
+        for other in excludes:
+            known = connection.execute(select(study.c.id).where(study.c.name == other)).scalar()
+            if known is None:
+                raise WrongWords(f"{campaign.folder} has no study {other!r} whose people could be kept out.")
+            pairs = [{"study": made, "other": known}, {"study": known, "other": made}]  # whoever comes first
+            connection.execute(insert(exclusion), pairs)
+        _write(connection, design, made, hits, quiz, examples)
+        events.begin(connection, made, now, name=name, items=len(items), hits=len(hits), people=design.recipe.people, seed=seed)
+    return made
+
+
+def _write(
+    connection: Connection, design: Design, made: int, hits: list[list[NewItem]], quiz: list[NewItem], examples: list[NewItem]
+) -> None:
+    all_items = {one.key: one for each in (*hits, quiz, examples) for one in each}
+    rows = [
+        {
+            "study": made, "key": one.key, "images": list(one.images), "captions": list(one.captions), "block": one.block,
+            "gold": None if one.gold is None else {k: list(v) for k, v in one.gold.items()}, "body": dict(one.body),
+            "example": one.kind == EXAMPLE,
+        }
+        for one in all_items.values()
+    ]  # fmt: skip
+    ids = dict(zip(all_items, _numbered(connection, item, rows), strict=True))
+    numbers = _numbered(
+        connection, hit, [{"study": made, "quiz": False}] * len(hits) + [{"study": made, "quiz": True}] * bool(quiz)
+    )
+    placed = [
+        {"hit": number, "place": place, "item": ids[one.key]}
+        for number, each in zip(numbers, [*hits, *([quiz] if quiz else [])], strict=True)
+        for place, one in enumerate(each)
+    ]
+    connection.execute(insert(hit_item), placed)
+    people = range(design.recipe.people)
+    slots = [{"study": made, "hit": number, "number": n, "state": "open"} for number in numbers[: len(hits)] for n in people]
+    connection.execute(insert(slot), slots)
+
+
+def _numbered(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> list[int]:
+    """Write rows; the numbers that they got, in their order."""
+    if not rows:
+        return []
+    made = connection.execute(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows)
+    return [int(number) for number in made.scalars()]
+
+
+def require_items(design: Design, items: Sequence[NewItem]) -> None:
+    """Every item must be what the design shows, and gold must be answerable."""
+    if not any(one.gold is None for one in items):
+        raise CrossmatchError("no item is to be judged. Give a file with at least one that is not gold.")
+    seen: set[str] = set()
+    for one in items:
+        where = f"item {one.key!r}"
+        if not one.key or len(one.key) > 300 or one.key in seen:
+            raise CrossmatchError(f"{where} is listed twice, or its name is empty or too long. Give each item a name of its own.")
+        seen.add(one.key)
+        for side, wanted in (("images", design.shows.images), ("captions", design.shows.captions)):
+            number = len(getattr(one, side))
+            if wanted >= 0 and number != wanted:
+                raise CrossmatchError(f"{where} has {number} {side}, but {design.name} shows {wanted}. Mend it.")
+        if not one.images and not one.captions:
+            raise CrossmatchError(f"{where} has neither an image nor a caption. Mend it.")
+        if design.shows.lists and (not one.images or len(one.images) % design.shows.lists):
+            raise CrossmatchError(f"{where} has {len(one.images)} images, which do not make {design.shows.lists} lists. Mend it.")
+        long = next((text for text in one.captions if not text.strip() or len(text) > LONGEST_CAPTION), None)
+        if long is not None:
+            raise CrossmatchError(f"{where} has a caption of {len(long):,} signs; 1 to {LONGEST_CAPTION:,} were expected. Mend it.")
+        if (one.block or design.shows.blocks) and one.block not in design.shows.blocks:
+            raise CrossmatchError(
+                f"{where} is of block {one.block!r}; one of {', '.join(design.shows.blocks) or 'none'} was expected."
+            )
+        if not design.asked(one.block):
+            raise CrossmatchError(f"{design.name} asks nothing about {where}. Give it a block that is asked about.")
+        if one.gold is not None:
+            _require_gold(design, one, where)
+
+
+def _require_gold(design: Design, one: NewItem, where: str) -> None:
+    if one.kind not in (*GOLD, EXAMPLE):
+        raise CrossmatchError(f"{where} is gold of kind {one.kind!r}; positive, negative or example was expected.")
+    questions = {q.name: q for q in design.asked(one.block)}
+    sizes = {"images": len(one.images), "captions": len(one.captions), "lists": design.shows.lists}
+    for name, accepted in (one.gold or {}).items():
+        if name not in questions or questions[name].kind == "slider" or not accepted:
+            raise CrossmatchError(f"{where} has gold for {name!r}, which is no choice that is asked about it. Mend it.")
+        for value in accepted:
+            check_answer((questions[name],), sizes, {name: value})
+
+
+def packed(design: Design, work: Sequence[NewItem], gold: Mapping[str, Sequence[NewItem]], seed: str) -> list[list[NewItem]]:
+    """Items in HITs, in their order, with as many gold ones in each as the recipe asks for; none twice in a HIT.
+
+    Gold items are used in a random order, each once before any is used again.
+    """
+    wanted = {"positive": design.recipe.gold_positive, "negative": design.recipe.gold_negative}
+    bags = {kind: _bag(gold.get(kind, ()), seed, kind) for kind in GOLD}
+    for kind, number in wanted.items():
+        if number > len(bags[kind]):
+            raise CrossmatchError(
+                f"a HIT needs {number} gold items of kind {kind}, but there are {len(bags[kind])}. Add some, or ask for none: "
+                f"--set recipe.gold_{kind}=0"
+            )
+    hits: list[list[NewItem]] = []
+    for _, group in groupby(work, key=lambda one: one.group or one.key):
+        together = list(group)
+        if len(together) > design.recipe.batch:
+            raise CrossmatchError(f"{len(together)} items belong together, but a HIT has {design.recipe.batch}. Set recipe.batch.")
+        if not hits or len(hits[-1]) + len(together) > design.recipe.batch:
+            hits.append([])
+        hits[-1] += together
+    for n, each in enumerate(hits):
+        for kind, number in wanted.items():
+            each += [bags[kind][(n * number + k) % len(bags[kind])] for k in range(number)]
+    return hits
+
+
+def _bag(gold: Sequence[NewItem], seed: str, kind: str) -> list[NewItem]:
+    return [gold[n] for n in order(len(gold), seed, "gold", kind)]
+
+
+def _set_apart(design: Design, gold: dict[str, list[NewItem]]) -> tuple[list[NewItem], dict[str, list[NewItem]]]:
+    """The quiz, half of it positive, and the gold that is left for HITs."""
+    wanted = design.recipe.quiz
+    if not wanted:
+        return [], gold
+    half = {"positive": wanted - wanted // 2, "negative": wanted // 2}
+    short = next((kind for kind in GOLD if len(gold[kind]) < half[kind]), None)
+    if short:
+        raise CrossmatchError(
+            f"a quiz of {wanted} needs {half[short]} gold items of kind {short}; there are {len(gold[short])}. Add some."
+        )
+    quiz = [one for kind in GOLD for one in gold[kind][: half[kind]]]
+    return quiz, {kind: gold[kind][half[kind] :] for kind in GOLD}

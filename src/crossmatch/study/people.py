@@ -1,0 +1,182 @@
+"""People: who they are, how they come in, what they may do, and what they have earned.
+
+Owners and reviewers enter by a token, annotators by a token or by the link of a study. Tokens are kept as hashes. Who enters from a
+platform is known by the platform's id; who comes by a bare link is known by what they call themselves, or not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.study import events
+from crossmatch.study.assign import design_of
+from crossmatch.study.schema import claim, member, person, study
+
+if TYPE_CHECKING:
+    from crossmatch.study.store import Campaign
+
+ROLES = ("owner", "reviewer", "annotator")
+LONGEST_KEY = 200
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who has entered."""
+
+    id: int
+    key: str
+    role: str
+    sessions: int
+
+
+def find(connection: Connection, person_id: int) -> Person | None:
+    row = connection.execute(select(person).where(person.c.id == person_id)).first()
+    return None if row is None else Person(row.id, row.key, row.role, row.sessions)
+
+
+def hashed(token: str) -> str:
+    """What is kept of a token; it has 128 random bits, so that a plain hash will do."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def invite(
+    campaign: Campaign, key: str, role: str = "annotator", past_tasks: int | None = None, past_accepted: float | None = None
+) -> str:
+    """A token by which a person enters. Who is invited again has a new token, and the old one and its sessions end."""
+    if role not in ROLES:
+        raise WrongWords(f"the role is {role!r}; one of {', '.join(ROLES)} was expected.")
+    token = secrets.token_urlsafe(16)
+    known = checked_key(key)
+    with campaign.writing() as connection:
+        row = connection.execute(select(person).where(person.c.key == known).with_for_update()).first()
+        if row is None:
+            values = {"past_tasks": past_tasks, "past_accepted": past_accepted, "at": campaign.now()}
+            connection.execute(insert(person).values(key=known, role=role, token=hashed(token), **values))
+        elif row.role != role:
+            raise CrossmatchError(
+                f"{known!r} is known as {row.role}; nobody changes from one role to another. Choose another name."
+            )
+        else:
+            past = {"past_tasks": past_tasks, "past_accepted": past_accepted}
+            changed = update(person).where(person.c.id == row.id).values(token=hashed(token), sessions=row.sessions + 1, **past)
+            connection.execute(changed)
+    return token
+
+
+def invited(path: Path) -> list[tuple[str, int | None, float | None]]:
+    """The people of a list: a csv with the column `person`, and `past_tasks` and `past_accepted` if they are known."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongWords(f"the list of people {path} cannot be read ({error}). Check the path.") from None
+    if not rows or "person" not in rows[0]:
+        raise WrongWords(f"{path} has no column `person`. Name one person in each row.")
+    out = []
+    for n, row in enumerate(rows, 2):
+        try:
+            tasks = int(row["past_tasks"]) if row.get("past_tasks") else None
+            share = float(row["past_accepted"]) if row.get("past_accepted") else None
+        except ValueError as error:
+            raise WrongWords(
+                f"{path} line {n} cannot be read ({error}). Give a number of tasks, and a share from 0 to 1."
+            ) from None
+        if (tasks is not None and tasks < 0) or (share is not None and not 0 <= share <= 1):
+            raise WrongWords(f"{path} line {n}: past_tasks must not be below 0, past_accepted from 0 to 1. Mend it.")
+        out.append((checked_key(row["person"] or ""), tasks, share))
+    return out
+
+
+def checked_key(key: str) -> str:
+    """A name that can stand in files: printable, and not empty."""
+    known = key.strip()
+    if not known or len(known) > LONGEST_KEY or not known.isprintable():
+        raise CrossmatchError(f"a name of 1 to {LONGEST_KEY} printable signs was expected. Give another one.")
+    return known
+
+
+def enter(campaign: Campaign, token: str) -> Person | None:
+    """Who has this token."""
+    with campaign.reading() as connection:
+        row = connection.execute(select(person).where(person.c.token == hashed(token))).first()
+    return None if row is None else Person(row.id, row.key, row.role, row.sessions)
+
+
+def join(campaign: Campaign, link: str, key: str = "") -> tuple[int, Person]:
+    """A new annotator, by the link of a study: the study and the person.
+
+    A name that is taken is refused, a platform's id too: what stands in an address, or what anybody can type, opens nobody's work.
+    """
+    with campaign.writing() as connection:
+        row = connection.execute(select(study.c.id, study.c.open).where(study.c.link == link)).first()
+        if row is None:
+            raise CrossmatchError("this link leads to no study. Ask who sent it for another one.")
+        known = checked_key(key) if key else f"guest-{secrets.token_hex(5)}"
+        if connection.execute(select(person.c.id).where(person.c.key == known)).first() is not None:
+            raise CrossmatchError(
+                "somebody of this name is here already. If it was you, go on in the browser in which you began, or ask who sent "
+                "the link for a new one."
+            )
+        try:
+            made = connection.execute(
+                insert(person).values(key=known, role="annotator", at=campaign.now()).returning(person.c.id)
+            ).scalar_one()
+        except IntegrityError:
+            raise CrossmatchError("somebody of this name has just come in. Reload the page.") from None
+        return row.id, Person(made, known, "annotator", 0)
+
+
+def agree(campaign: Campaign, study_id: int, person_id: int) -> None:
+    """A person agrees to take part; what the study asks of people's past is checked here."""
+    with campaign.writing() as connection:
+        design = design_of(connection, study_id)
+        row = connection.execute(select(person).where(person.c.id == person_id).with_for_update()).one()
+        need = design.recipe
+        if (row.past_tasks or 0) < need.past_tasks or (row.past_accepted or 0.0) < need.past_accepted:
+            raise CrossmatchError(
+                f"this study is for people with {need.past_tasks} tasks behind them, {100 * need.past_accepted:g} % of them "
+                "accepted. Ask who sent the link whether you are on the list."
+            )
+        mine = (member.c.study == study_id, member.c.person == person_id)
+        if connection.execute(select(member).where(*mine)).first() is not None:
+            return
+        values = {"study": study_id, "person": person_id, "consented": True, "qualified": need.quiz == 0}
+        connection.execute(insert(member).values(**values))
+        events.append(connection, study_id, campaign.now(), "consent", person_id)
+
+
+def membership(connection: Connection, study_id: int, person_id: int) -> Any:
+    return connection.execute(select(member).where(member.c.study == study_id, member.c.person == person_id)).first()
+
+
+def completion(campaign: Campaign, connection: Connection, study_id: int, who: Person) -> tuple[str, str] | None:
+    """The code that shows that a person has taken part, and where it is to be given; nothing before a HIT is committed."""
+    done = connection.execute(
+        select(claim.c.id).where(
+            claim.c.study == study_id, claim.c.person == who.id, claim.c.submitted.is_not(None), claim.c.slot.is_not(None)
+        ).limit(1)
+    ).first()  # fmt: skip
+    if done is None:
+        return None
+    recipe = design_of(connection, study_id).recipe
+    own = hmac.new(campaign.secret, f"code/{study_id}/{who.key}".encode(), "sha256").hexdigest()[:10].upper()
+    code = recipe.completion_code or own
+    url = recipe.completion_url.replace("{code}", quote(code, safe="")).replace("{person}", quote(who.key, safe=""))
+    return code, url
+
+
+def tokens_for(campaign: Campaign, people: Iterable[tuple[str, int | None, float | None]]) -> list[tuple[str, str]]:
+    """A token for each of these people."""
+    return [(key, invite(campaign, key, "annotator", tasks, share)) for key, tasks, share in people]

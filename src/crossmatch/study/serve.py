@@ -1,0 +1,46 @@
+"""Serve a campaign on this machine, or where one is told to."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.study.store import open_campaign
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(folder: Path, host: str = "127.0.0.1", port: int = 8400, *, secure: bool = False, log: bool = False) -> None:
+    """Answer requests until told to stop. An address that others can reach must be asked for, and should be behind https."""
+    try:
+        import uvicorn
+
+        from crossmatch.study.web.app import make_app
+    except ImportError as error:
+        raise MissingDependency(error.name or "uvicorn", "study") from None
+    campaign = open_campaign(folder)
+    if not free(host, port):
+        raise WrongWords(f"port {port} of {host} is taken, or the address is not this machine's. Choose another: --port {port + 1}")
+    config = uvicorn.Config(
+        make_app(campaign, secure=secure), host=host, port=port, log_level="info" if log else "warning", access_log=log,
+        server_header=False, date_header=False, timeout_keep_alive=30, h11_max_incomplete_event_size=64 * 1024,
+    )  # fmt: skip
+    try:
+        uvicorn.Server(config).run()
+    except OSError as error:
+        raise CrossmatchError(f"the service cannot be started ({error}).") from None
+    finally:
+        campaign.close()
+
+
+def free(host: str, port: int) -> bool:
+    """Whether a port can be listened to."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError:
+            return False
+    return True

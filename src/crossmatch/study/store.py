@@ -1,0 +1,161 @@
+"""A campaign: a folder with pictures, a secret, and a database in it (SQLite) or elsewhere (PostgreSQL).
+
+campaign.toml    which database
+secret           signs sessions; only its owner may read it
+campaign.db      studies, people, events
+pictures/        what people are shown, encoded anew
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.core.whole import whole_file
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.db", "pictures"
+FORMAT = 1
+PATIENCE_MS = 20_000  # that a writer waits for another one
+
+
+@dataclass(frozen=True, eq=False)
+class Campaign:
+    """An open campaign. `now` tells the time, in seconds; tests have clocks of their own."""
+
+    folder: Path
+    engine: Engine
+    secret: bytes
+    now: Callable[[], float] = field(default=time.time)
+
+    @property
+    def pictures(self) -> Path:
+        return self.folder / PICTURES
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write. On SQLite it is the only one from its beginning on."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads, and waits for nobody."""
+        with self.engine.connect().execution_options(reads=True) as connection:
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def create(folder: Path, database: str = "", now: Callable[[], float] = time.time) -> Campaign:
+    """The campaign in this folder, made if there is none; `database` is the URL of a PostgreSQL database."""
+    if (folder / DESCRIPTION).exists():
+        campaign = open_campaign(folder, now)
+        if database and described(folder) != database:
+            campaign.close()
+            raise WrongWords(f"{folder} has another database already. Leave --database out, or take another folder.")
+        return campaign
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise WrongWords(f"{folder} is there and is no campaign. Name another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PICTURES).mkdir()
+    handle = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(secrets.token_hex(32))
+    engine = connect(folder, database)
+    _tables().create_all(engine)
+    with whole_file(folder / DESCRIPTION, durable=True) as file:
+        file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
+    os.chmod(folder / DESCRIPTION, 0o600)  # a URL may hold a password
+    return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
+
+
+def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaign:
+    """The campaign in this folder."""
+    database = described(folder)
+    try:
+        secret = bytes.fromhex((folder / SECRET).read_text().strip())
+    except (OSError, ValueError) as error:
+        raise CrossmatchError(
+            f"the secret of {folder} cannot be read ({error}). Bring it back from a copy of the folder."
+        ) from None
+    return Campaign(folder, connect(folder, database), secret, now)
+
+
+def described(folder: Path) -> str:
+    """The URL of the database; empty for the SQLite file in the folder."""
+    try:
+        table = tomllib.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WrongWords(
+            f"{folder} is no campaign: it has no {DESCRIPTION}. Make one: crossmatch study new PRESET … -o {folder}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CrossmatchError(f"{folder / DESCRIPTION} cannot be read ({error}). Mend it.") from None
+    if table.get("format") != FORMAT:
+        raise CrossmatchError(
+            f"{folder} has format {table.get('format')!r}; this version reads {FORMAT}. Use the version that made it."
+        )
+    return str(table.get("database", ""))
+
+
+def connect(folder: Path, database: str) -> Engine:
+    """An engine with full durability: what was acknowledged is on the disk."""
+    try:
+        from sqlalchemy import create_engine, event
+        from sqlalchemy.exc import ArgumentError
+    except ImportError:
+        raise MissingDependency("SQLAlchemy", "study") from None
+    if database:
+        if not database.startswith(("postgresql://", "postgresql+psycopg://")):
+            raise WrongWords("the database is no PostgreSQL URL; postgresql://user:password@host/name was expected.")
+        try:
+            return create_engine(
+                database.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20, max_overflow=20, pool_pre_ping=True,
+                isolation_level="READ COMMITTED",
+            )  # fmt: skip
+        except ArgumentError as error:
+            raise WrongWords(f"the database URL cannot be read ({error}).") from None
+        except ImportError:
+            raise MissingDependency("psycopg", "study") from None
+    engine = create_engine(
+        f"sqlite:///{folder / DATABASE}", pool_size=20, max_overflow=20, connect_args={"check_same_thread": False}
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(raw: sqlite3.Connection, _: Any) -> None:
+        raw.isolation_level = None  # transactions begin where we say so
+        for setting in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"busy_timeout={PATIENCE_MS}",
+            "cache_size=-65536",
+        ):
+            raw.execute(f"PRAGMA {setting}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        reads = connection.get_execution_options().get("reads")
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _tables() -> Any:
+    from crossmatch.study.schema import metadata
+
+    return metadata

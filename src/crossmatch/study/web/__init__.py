@@ -1,0 +1,1 @@
+"""The pages and the interface that they use. Needs the extra `study`."""

@@ -1,0 +1,227 @@
+"""What stands between the pages and the world: sessions, forged requests, sizes, rates, and headers.
+
+- A session is a signed cookie that scripts cannot read and other sites cannot send; it ends when the person gets a new token.
+- A request that changes something carries a second secret that only our own pages know (CSRF), and comes from our own origin.
+- Nothing inline is executed, nothing is loaded from elsewhere, and no page can be put into a frame.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import people
+from crossmatch.study.people import Person
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from crossmatch.study.store import Campaign
+
+COOKIE, FIELD, HEADER = "crossmatch_session", "csrf", "x-csrf-token"
+DAYS = 14  # after which a session is stale
+LARGEST = 512 * 1024  # bytes of a request's body
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+
+
+class Refused(CrossmatchError):  # noqa: N818 - it says what was done
+    """A request that is not answered; `status` is its HTTP code."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who sent a request, and the secret of their pages."""
+
+    person: Person
+    csrf: str
+
+
+# -- sessions
+
+
+def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(campaign.secret, salt="session")
+
+
+def open_session(campaign: Campaign, response: Response, who: Person, secure: bool) -> None:
+    """Let a person in: their browser keeps a signed cookie."""
+    value = _signer(campaign).dumps([who.id, who.sessions, secrets.token_hex(8)])
+    response.set_cookie(COOKIE, value, max_age=DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
+
+
+def visitor(campaign: Campaign, request: Request) -> Visitor | None:
+    """Who sent this request, by their cookie; nobody if it is forged, stale or over."""
+    cookie = request.cookies.get(COOKIE, "")
+    try:
+        number, sessions, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
+    except (BadData, ValueError, TypeError):
+        return None
+    with campaign.reading() as connection:
+        who = people.find(connection, number)
+    if who is None or who.sessions != sessions:
+        return None
+    return Visitor(who, csrf_of(campaign, f"{number}/{sessions}/{nonce}"))
+
+
+def csrf_of(campaign: Campaign, session: str) -> str:
+    return hmac.new(campaign.secret, f"csrf/{session}".encode(), "sha256").hexdigest()[:32]
+
+
+def require(campaign: Campaign, request: Request, *roles: str) -> Visitor:
+    """The visitor, if they have one of these roles."""
+    found = visitor(campaign, request)
+    if found is None:
+        raise Refused(401, "nobody is known here by this session. Open the link that you were given.")
+    if roles and found.person.role not in roles:
+        raise Refused(403, "this page is for others. Go back to the study.")
+    return found
+
+
+# -- requests that change something
+
+
+def require_own(request: Request, who: Visitor | None, token: object) -> None:
+    """A request that changes something must come from our own page."""
+    require_origin(request)
+    if who is not None and not (isinstance(token, str) and hmac.compare_digest(token.encode(), who.csrf.encode())):
+        raise Refused(403, "this page is too old, or was sent from elsewhere. Reload it, and try again.")
+
+
+def require_origin(request: Request) -> None:
+    """The page that sent this must be from here, as far as the browser tells."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Refused(403, "this was sent from another site. Open the study itself.")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused(403, "this was sent from another site. Open the study itself.")
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a plain form."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise Refused(415, "a form was expected.")
+    try:
+        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, strict_parsing=False, max_num_fields=50))
+    except (UnicodeDecodeError, ValueError):
+        raise Refused(400, "the form cannot be read. Reload the page.") from None
+
+
+async def json_of(request: Request) -> dict[str, Any]:
+    """The object in a request's body."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise Refused(415, "json was expected.")
+    try:
+        told = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise Refused(400, "the request is no json. Reload the page.") from None
+    if not isinstance(told, dict):
+        raise Refused(400, "the request is no json object. Reload the page.")
+    return told
+
+
+# -- rates
+
+
+@dataclass
+class Rate:
+    """At most `burst` requests at once and `per_second` in the long run, for each key; the oldest keys are forgotten."""
+
+    per_second: float
+    burst: float
+    now: Callable[[], float] = time.monotonic
+    most: int = 20_000
+    _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def take(self, key: str) -> bool:
+        """Whether one more is allowed.
+
+        >>> rate = Rate(1, 2, now=lambda: 0.0)
+        >>> [rate.take("a"), rate.take("a"), rate.take("a"), rate.take("b")]
+        [True, True, False, True]
+        """
+        with self._lock:
+            at = self.now()
+            left, before = self._left.pop(key, (self.burst, at))
+            left = min(self.burst, left + (at - before) * self.per_second)
+            self._left[key] = (left - 1 if left >= 1 else left, at)
+            while len(self._left) > self.most:
+                self._left.popitem(last=False)
+            return left >= 1
+
+
+# -- around everything
+
+
+class Guarded:
+    """Security headers on every answer, and no body beyond the limit."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        read, begun = 0, False
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > LARGEST:
+                raise TooLarge
+            return message
+
+        async def headed(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                given = {name.lower() for name, _ in message["headers"]}
+                more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in given]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        try:
+            await self.app(scope, limited, headed)
+        except TooLarge:
+            if not begun:
+                await headed(
+                    {
+                        "type": "http.response.start",
+                        "status": 413,
+                        "headers": [(b"content-type", b"text/plain"), (b"connection", b"close")],
+                    }
+                )
+                await send({"type": "http.response.body", "body": b"the request is too large."})
+
+
+class TooLarge(Exception):  # noqa: N818 - never seen outside of this file
+    """The body of a request is beyond the limit."""
