@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatch
@@ -17,9 +17,10 @@ from crossmatch.benchmarks.formats.coco import read_coco, read_only_coco
 from crossmatch.benchmarks.formats.gathered import Gathered, as_collection, usable
 from crossmatch.benchmarks.formats.huggingface import read_huggingface
 from crossmatch.benchmarks.formats.images import visible
-from crossmatch.benchmarks.formats.judged import read_judgements
+from crossmatch.benchmarks.formats.judged import FILES, read_judgements
 from crossmatch.benchmarks.formats.tars import read_tars
 from crossmatch.core.benchmark import Benchmark, Retrieval
+from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 
@@ -108,8 +109,7 @@ def load_folder(path: Path, positive: float | str = 1.0, split: str = "", bad: s
     try:
         found, left = usable(_gathered(folder, split)) if bad == "skip" else (_gathered(folder, split), ())
         collection = as_collection(found)
-        judged = _judgements_file(folder)
-        more = {} if judged is None else read_judgements(judged, collection, found.aliases, threshold, {one.id for one in left})
+        more = _judged(folder, collection, found.aliases, threshold, {one.id for one in left})
     except OSError as error:
         raise CrossmatchError(
             f"{error.filename or folder} cannot be read ({error.strerror or error}). Check who may read it."
@@ -145,14 +145,29 @@ def _marked(folder: Path, marks: tuple[str, ...]) -> list[Path]:
     return sorted(path for path, name in names.items() if any(fnmatch(name, mark) for mark in marks))
 
 
-def _judgements_file(folder: Path) -> Path | None:
-    """`judgements.csv` or `.tsv`, if there is one; a file that is called almost so would be overlooked, and is an error."""
-    found = _marked(folder, ("judgements.csv", "judgements.tsv"))
-    near = [path.name for path in _marked(folder, ("*.csv", "*.tsv")) if path.name.lower() not in ("captions.csv", "captions.tsv")]
+def _judged(
+    folder: Path, collection: Collection, aliases: Mapping[str, str], positive: float, left_out: Container[str]
+) -> dict[str, Judgements]:
+    """What the files of judgements say, each set under its name."""
+    more: dict[str, Judgements] = {}
+    for path in _judgement_files(folder):
+        found = read_judgements(path, collection, aliases, positive, left_out)
+        twice = next((name for name in found if name in more), None)
+        if twice is not None:
+            raise CrossmatchError(f"{path}: judgements of another kind are called {twice!r} as well. Rename one source.")
+        more |= found
+    return more
+
+
+def _judgement_files(folder: Path) -> list[Path]:
+    """`judgements.csv` and its like, as far as they are there; one that is called almost so would be overlooked: an error."""
+    found = [_one(files) for stem in FILES if (files := _marked(folder, (f"{stem}.csv", f"{stem}.tsv")))]
+    known = {"captions.csv", "captions.tsv", *(path.name.lower() for path in found)}
+    near = [path.name for path in _marked(folder, ("*.csv", "*.tsv")) if path.name.lower() not in known]
     slips = [] if found else get_close_matches("judgements.csv", near, n=1, cutoff=0.8)
     if slips:
         raise CrossmatchError(f"{folder / slips[0]} may hold judgements. Rename it to judgements.csv to use it, or move it away.")
-    return _one(found) if found else None
+    return found
 
 
 def _one(files: list[Path]) -> Path:

@@ -957,3 +957,49 @@ def test_the_declaration(pets, monkeypatch):
     assert [
         mark for group in LAYOUTS for layout in group for mark in layout.marks if mark not in page and mark != "state.json"
     ] == []
+
+
+# -- judgements of two captions, and of two images
+
+THREE = "image,caption\nred.png,A cat.\nred.png,A sleeping cat.\nblue.png,A dog.\n"
+
+
+def test_judgements_of_two_captions_and_of_two_images_give_their_own_directions(pets):
+    write(pets, "captions.csv", THREE)
+    (pets / "judgements_t2t.csv").write_text("caption_id,other_caption_id,grade\nred.png#0,blue.png#0,2\nred.png#0,red.png#1,5\n")
+    (pets / "judgements_i2i.csv").write_text("image,other_image,grade\nred.png,blue.png,3\n")
+    loaded = load_folder(pets, positive=3)
+    found, ids = loaded.judgements, loaded.collection.image_ids.tolist()
+    red, blue = ids.index("red.png"), ids.index("blue.png")
+    assert found["captions"].kind == "caption-caption"
+    assert found["images"].directions == ("i2i",)
+    assert sorted(zip(found["images"].rows.tolist(), found["images"].columns.tolist(), strict=True)) == sorted(
+        [(red, blue), (blue, red)]
+    )
+    assert found["captions"].count == 2  # either way round
+
+    class Embeds:
+        def embed_images(self, images):
+            return np.stack([np.asarray(image.resize((1, 1)), dtype=np.float32).ravel() for image in images])
+
+        def embed_texts(self, texts):
+            return np.asarray([[len(text), text.count("e"), 1] for text in texts], dtype=np.float32)
+
+    result = evaluate(Embeds(), folder_benchmark(pets), positive="3")
+    assert {row.part for row in result.rows} == {"i2t", "t2i", "t2t", "i2i"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("judgements_t2t", "caption_id,other_caption_id,grade\nred.png#0,red.png#0,2\n", "compared with itself"),
+        ("judgements_i2i", "image,other_image,grade\nred.png,blue.png,3\nblue.png,red.png,3\n", "already judged"),
+        ("judgements_i2i", "image,caption_id,grade\nred.png,red.png#0,3\n", "other_image"),
+        ("judgements_i2i", "image,other_image,grade,source\nred.png,blue.png,3,links\n", "not 'links'"),
+    ],
+)
+def test_wrong_judgements_of_one_side_are_refused(pets, name, text, said):
+    write(pets, "captions.csv", THREE)
+    (pets / f"{name}.csv").write_text(text)
+    with pytest.raises(CrossmatchError, match=said):
+        load_folder(pets)

@@ -1,4 +1,7 @@
-"""`judgements.csv`: what people said about pairs of an image and a caption, beside the links that the data came with."""
+"""What people said about pairs, beside the links that the data came with.
+
+`judgements.csv` is about an image and a caption, `judgements_t2t.csv` about two captions, `judgements_i2i.csv` about two images.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,43 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+
+import numpy as np
 
 from crossmatch.benchmarks.formats.table import Row, read_table
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.judgements import Judgements
+from crossmatch.core.judgements import KINDS, Judgements
 
-NEEDS = (("image", "image_id"), ("caption_id", "caption"), ("grade",))
 MAY = ("source",)
 SOURCE = re.compile(r"[\w.+ -]+")  # it becomes part of names such as i2t/SOURCE
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What a file of judgements is about: the columns that name either side, by id or otherwise, and what it is called."""
+
+    kind: str
+    first: tuple[str, str]
+    second: tuple[str, str]
+    source: str
+
+
+FILES = {
+    "judgements": Pairs("image-caption", ("image_id", "image"), ("caption_id", "caption"), "judged"),
+    "judgements_t2t": Pairs("caption-caption", ("caption_id", "caption"), ("other_caption_id", "other_caption"), "captions"),
+    "judgements_i2i": Pairs("image-image", ("image_id", "image"), ("other_image_id", "other_image"), "images"),
+}
 
 
 def read_judgements(
     path: Path, collection: Collection, aliases: Mapping[str, str], positive: float, left_out: Container[str] = ()
 ) -> dict[str, Judgements]:
-    """Graded pairs under the name that the column `source` gives them, or as `judged`.
+    """Graded pairs under the name that the column `source` gives them, or as `judged`; of two captions as `captions`, of two
+    images as `images`, and either way round.
 
     An image goes by its id or its file's name, a caption by its id or by its text; a text means every caption that reads so.
     A grade is zero (judged irrelevant) or more; from `positive` on the pair is a positive. Pairs that are not listed are unjudged.
@@ -34,21 +57,33 @@ def read_judgements(
     reads: dict[str, list[int]] = defaultdict(list)
     for n, text in enumerate(collection.captions):
         reads[text].append(n)
+    pairs = FILES[path.stem.lower()]
+    known = {"image_id": images, "image": images, "caption_id": captions, "caption": reads}
     said: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
-    for row in read_table(path, NEEDS, MAY):
-        if row.cells.get("caption_id") in left_out:
+    for row in read_table(path, (pairs.first, pairs.second, ("grade",)), MAY):
+        if row.cells.get("caption_id") in left_out or row.cells.get("other_caption_id") in left_out:
             continue
-        source, grade = _source(row), _grade(row)
-        (image,) = _meant(row, {"image_id": images, "image": images})
-        for caption in _meant(row, {"caption_id": captions, "caption": reads}):
-            before = said[source].get((image, caption))
-            if before is not None:
-                raise CrossmatchError(
-                    f"{row.where}: the pair of image {str(collection.image_ids[image])!r} and caption "
-                    f"{str(collection.caption_ids[caption])!r} was already judged by {before[1]}. Merge the two grades."
-                )
-            said[source][image, caption] = (grade, row.where)
-    return {source: _judgements(path, source, pairs, collection, positive) for source, pairs in said.items()}
+        source, grade = _source(row, pairs.source), _grade(row)
+        firsts, seconds = (_meant(row, {c: known[c.removeprefix("other_")] for c in side}) for side in (pairs.first, pairs.second))
+        for pair in ((first, second) for first in firsts for second in seconds):
+            for each in {pair, pair[::-1]} if pairs.kind != "image-caption" else {pair}:
+                _put(said[source], each, grade, row, pairs.kind, collection)
+    return {source: _judgements(path, source, pairs.kind, found, collection, positive) for source, found in said.items()}
+
+
+def _put(
+    said: dict[tuple[int, int], tuple[float, str]], pair: tuple[int, int], grade: float, row: Row, kind: str, collection: Collection
+) -> None:
+    """Write down a grade; a pair has one, and nothing is paired with itself."""
+    sides = KINDS[kind][0]
+    names = [f"{side} {str(collection.ids(side)[at])!r}" for side, at in zip(sides, pair, strict=True)]
+    if sides[0] == sides[1] and pair[0] == pair[1]:
+        raise CrossmatchError(f"{row.where}: {names[0]} is compared with itself. Leave the row out.")
+    if pair in said:
+        raise CrossmatchError(
+            f"{row.where}: the pair of {names[0]} and {names[1]} was already judged by {said[pair][1]}. Merge the two grades."
+        )
+    said[pair] = (grade, row.where)
 
 
 def _meant(row: Row, known: Mapping[str, Mapping[str, list[int]]]) -> list[int]:
@@ -80,8 +115,8 @@ def _grade(row: Row) -> float:
     return grade
 
 
-def _source(row: Row) -> str:
-    source = row.cells.get("source", "judged")
+def _source(row: Row, usual: str) -> str:
+    source = row.cells.get("source", usual)
     if not SOURCE.fullmatch(source) or source == "links":
         raise CrossmatchError(
             f"{row.where}: the source is {source!r:.40}; letters, digits and -_.+ were expected, and not 'links'. Rename it."
@@ -90,7 +125,7 @@ def _source(row: Row) -> str:
 
 
 def _judgements(
-    path: Path, source: str, pairs: Mapping[tuple[int, int], tuple[float, str]], collection: Collection, positive: float
+    path: Path, source: str, kind: str, pairs: Mapping[tuple[int, int], tuple[float, str]], collection: Collection, positive: float
 ) -> Judgements:
     grades = [grade for grade, _ in pairs.values()]
     if max(grades) < positive:
@@ -98,4 +133,6 @@ def _judgements(
             f"{path}: no grade of {source!r} reaches {positive:g}, the highest is {max(grades):g}, so there is no positive. "
             "Say from which grade on a pair is positive: +positive=GRADE behind the folder's name."
         )
-    return Judgements(source, [i for i, _ in pairs], [c for _, c in pairs], grades, collection.shape, positive)  # type: ignore[arg-type]
+    rows, columns = np.asarray(list(pairs), dtype=np.int64).T
+    shape = len(collection.ids(KINDS[kind][0][0])), len(collection.ids(KINDS[kind][0][1]))
+    return Judgements(source, rows, columns, np.asarray(grades), shape, positive, kind=kind)
