@@ -75,6 +75,7 @@ def folder_benchmark(path: Path | str) -> Benchmark:
         about=f"your own images and captions in {folder}",
         load=partial(load_folder, folder),
         metrics=METRICS,
+        directions=("i2t", "t2i", "t2t", "i2i"),
         options={"positive": "1", "split": ""},
         skips=True,
     )
