@@ -16,7 +16,7 @@ help:  ## list the targets
 demo: $(VENV)/.demo-ready  ## draw a world, train a model on it, evaluate, write demo/report.html (under 5 minutes)
 	$(BIN)/crossmatch demo -o $(OUT)
 
-test: $(VENV)/.dev-ready $(VENV)/.browser-ready $(VENV)/.java-ready  ## run all tests
+test: $(VENV)/.dev-ready $(VENV)/.browser-ready $(VENV)/.java-ready $(VENV)/.postgres-ready  ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
@@ -25,7 +25,7 @@ check: $(VENV)/.dev-ready  ## ruff, mypy --strict, layers, docs
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/project docs
 
-bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json line per case
+bench: $(VENV)/.dev-ready $(VENV)/.postgres-ready  ## speed against the bare product and peers, one json line per case
 	$(BIN)/python bench/ranking.py
 	$(BIN)/python bench/cxc_bootstrap.py
 	$(BIN)/python bench/coco_suite.py
@@ -36,6 +36,7 @@ bench: $(VENV)/.dev-ready  ## speed against the bare product and peers, one json
 	$(BIN)/python bench/scan.py
 	$(BIN)/python bench/embed.py
 	$(BIN)/python bench/scst.py
+	$(BIN)/python bench/study.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -48,6 +49,7 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_caption_results.py
 	$(BIN)/python docs/make_photo_results.py
 	$(BIN)/python docs/make_zoo_results.py
+	$(BIN)/python docs/make_training_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
@@ -77,4 +79,11 @@ $(VENV)/.java-ready: | $(VENV)/bin/pip
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless >/dev/null; } || \
 	  echo "no Java: the comparison with Stanford's tokeniser will be skipped. Install a JRE, then remove $@"
+	@touch $@
+
+# The annotation service keeps its campaigns in SQLite or PostgreSQL; its tests start a server of their own on loopback.
+$(VENV)/.postgres-ready: | $(VENV)/bin/pip
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; } || \
+	  echo "no PostgreSQL: the tests on it will be skipped. Install the server, then remove $@"
 	@touch $@

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import hmac
+import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 ROLES = ("owner", "reviewer", "annotator")
 LONGEST_KEY = 200
+OWNER = "owner"  # what the first owner is called, and the file with their token
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,17 @@ def invite(
             changed = update(person).where(person.c.id == row.id).values(token=hashed(token), sessions=row.sessions + 1, **past)
             connection.execute(changed)
     return token
+
+
+def owner_token(campaign: Campaign) -> str:
+    """The token of the campaign's owner: made once, and kept in a file that only its owner may read."""
+    file = campaign.folder / OWNER
+    if not file.exists():
+        token = invite(campaign, OWNER, "owner")
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as held:
+            held.write(token)
+    return file.read_text().strip()
 
 
 def invited(path: Path) -> list[tuple[str, int | None, float | None]]:

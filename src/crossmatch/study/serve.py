@@ -11,8 +11,11 @@ from crossmatch.study.store import open_campaign
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def serve(folder: Path, host: str = "127.0.0.1", port: int = 8400, *, secure: bool = False, log: bool = False) -> None:
-    """Answer requests until told to stop. An address that others can reach must be asked for, and should be behind https."""
+def serve(folder: Path, host: str = "127.0.0.1", port: int = 8400, *, url: str = "", log: bool = False) -> None:
+    """Answer requests until told to stop. An address that others can reach must be asked for, and should be behind https.
+
+    `url` is where people reach it; if that is https, cookies are sent that way alone.
+    """
     try:
         import uvicorn
 
@@ -23,7 +26,7 @@ def serve(folder: Path, host: str = "127.0.0.1", port: int = 8400, *, secure: bo
     if not free(host, port):
         raise WrongWords(f"port {port} of {host} is taken, or the address is not this machine's. Choose another: --port {port + 1}")
     config = uvicorn.Config(
-        make_app(campaign, secure=secure), host=host, port=port, log_level="info" if log else "warning", access_log=log,
+        make_app(campaign, secure=url.startswith("https://")), host=host, port=port, log_level="info" if log else "warning", access_log=log,
         server_header=False, date_header=False, timeout_keep_alive=30, h11_max_incomplete_event_size=64 * 1024,
     )  # fmt: skip
     try:

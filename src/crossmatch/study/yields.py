@@ -1,0 +1,231 @@
+"""What a study yields, by its design: judgements, trials, ratings, preferences or choices, as files and in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.core.whole import whole_file
+from crossmatch.metrics.preference import bradley_terry, bradley_terry_interval
+from crossmatch.study import results
+from crossmatch.study.design import Design
+from crossmatch.study.results import Decided
+from crossmatch.study.said import Said, Study, Thing
+from crossmatch.study.sheets import as_csv, as_jsonl
+
+Yield = tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]  # files, what is in them, and what to do next
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a study came to, and where it is written."""
+
+    study: Study
+    said: list[Said]
+    decided: list[Decided]
+    folder: Path
+    pictures: Path
+    taken: dict[str, str] = field(default_factory=dict)  # the file that each name in images/ is a copy of
+
+    @property
+    def people(self) -> int:
+        return len({one.person for one in self.said})
+
+    def picture(self, thing: Thing, n: int) -> str:
+        """The name, in `images/`, of a copy of an image; called as the data call it, as far as a file can be."""
+        file = thing.images[n]
+        called = re.sub(r"[^\w.~-]", "_", thing.image_ids[n].removesuffix(Path(file).suffix)) if thing.image_ids else ""
+        name = f"{called}{Path(file).suffix}" if called.strip("._") and len(called) < 150 else file
+        name = name if self.taken.get(name, file) == file else file
+        if name not in self.taken:
+            self.taken[name] = file
+            (self.folder / "images").mkdir(exist_ok=True)
+            with whole_file(self.folder / "images" / name) as held:
+                held.write((self.pictures / file).read_bytes())
+        return name
+
+
+def _judgements(heard: Heard) -> Yield:
+    """Graded pairs; which file depends on what the pairs are of."""
+    kept = [one for one in heard.decided if one.grade is not None]
+    if not kept:
+        raise CrossmatchError("people were level on every item, so that nothing has a grade. Ask more of them.")
+    name, heads, ids = PAIRS.get((len(kept[0].thing.images), len(kept[0].thing.captions)), PAIRS[1, 1])
+    lacking = next((one.thing.key for one in kept if not all(ids(one))), None)
+    if lacking is not None:
+        raise CrossmatchError(
+            f"item {lacking!r} has no ids of what it shows, so that its grade belongs to nothing. Add them to the items."
+        )
+    rows = [(*ids(one), _short(one.grade), _short(one.deviation), one.answers, heard.study.name) for one in kept]
+    level = len(heard.decided) - len(kept)
+    told = (f"{len(kept):,} pairs graded" + (f", {level:,} left out because people were level" if level else ""),)
+    then = f"crossmatch run -m MODEL -t {quote(f'collection:{heard.folder}{_threshold(heard.study.design)}')}"
+    return {name: as_csv((*heads, "grade", "deviation", "answers", "source"), rows)}, told, (then,)
+
+
+def _threshold(design: Design) -> str:
+    """From which grade on a pair is positive, if it is not 1: 3 of 5 as in parekh2021cxc, partly right as in chun2022eccv."""
+    grades = [option.grade for option in design.main.options if option.grade]
+    least = 3.0 if max(grades, default=design.main.high) > 1 else min(grades)
+    return "" if least == 1 else f"+positive={least:g}"
+
+
+def _pair(one: Decided) -> tuple[str, str]:
+    return _at(one.thing.image_ids, 0), _at(one.thing.caption_ids, 0)
+
+
+def _two(ids: Sequence[str]) -> tuple[str, str]:
+    return _at(ids, 0), _at(ids, 1)
+
+
+def _at(ids: Sequence[str], n: int) -> str:
+    return ids[n] if len(ids) > n else ""
+
+
+PAIRS: dict[tuple[int, int], tuple[str, tuple[str, str], Callable[[Decided], tuple[str, str]]]] = {
+    (1, 1): ("judgements.csv", ("image_id", "caption_id"), _pair),
+    (0, 2): (
+        "judgements_t2t.csv",
+        ("caption_id", "other_caption_id"),
+        lambda one: (_at(one.thing.caption_ids, 0), _at(one.thing.caption_ids, 1)),
+    ),
+    (2, 0): (
+        "judgements_i2i.csv",
+        ("image_id", "other_image_id"),
+        lambda one: (_at(one.thing.image_ids, 0), _at(one.thing.image_ids, 1)),
+    ),
+}
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.6g}"
+
+
+def _trials(heard: Heard) -> Yield:
+    """Accepted forced choices, and for people's own performance the outcome of every one."""
+    solved = results.instances(heard.said)
+    if solved:
+        return _performance(heard, solved)
+    rows = [_trial(heard, one) for one in heard.decided if one.value not in (None, "", "none")]
+    refused, level = sum(one.value in ("", "none") for one in heard.decided), sum(one.value is None for one in heard.decided)
+    told = (f"{len(rows):,} trials accepted, {refused:,} refused" + (f", {level:,} undecided" if level else ""),)
+    if not rows:
+        return {}, told, ()
+    file = quote(str(heard.folder / "trials.jsonl"))
+    verify = f"crossmatch study new bison-verify --items {file} --excludes {heard.study.name} -o CAMPAIGN"
+    then = [verify] * (heard.study.design.name == "bison-select") + [f"crossmatch run -m MODEL -t trials:{file}"]
+    return {"trials.jsonl": as_jsonl(rows)}, told, tuple(then)
+
+
+def _trial(heard: Heard, one: Decided) -> dict[str, Any]:
+    """One caption and two images, the first of which is right; or, where the item tells of a whole trial, that one.
+
+    `trial_of` has two captions, the item's own and another, for its two images.
+    """
+    side, _, place = str(one.value).rpartition("-")
+    captions = [one.thing.captions[int(place) if side == "caption" else 0]]
+    whole = one.thing.body.get("trial_of")
+    if isinstance(whole, Mapping) and len(whole.get("captions", ())) == len(one.thing.images):
+        captions = list(whole["captions"])
+    images = [heard.picture(one.thing, n) for n in range(len(one.thing.images))]
+    category = one.thing.body.get("category") or (whole.get("category") if isinstance(whole, Mapping) else "")
+    return {"id": one.thing.key, "images": images, "captions": captions} | ({"category": category} if category else {})
+
+
+WINS = ("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1")
+
+
+def _performance(heard: Heard, solved: list[results.Instance]) -> Yield:
+    """How well people do: the outcomes of each trial in the columns that `precomputed:FILE` reads, and the trials themselves.
+
+    Where several people solved a trial, each of them counts as one of its own.
+    """
+    several = len({one.name for one in solved}) < len(solved)
+    names = [f"{one.name}@{one.person}" if several else one.name for one in solved]
+    whole = _instances(heard)
+    i2t, t2i = (sum(all(one.wins[k : k + 2]) for one in solved) / len(solved) for k in (0, 2))
+    group = sum(all(one.wins) for one in solved) / len(solved)
+    told = (f"{len(solved):,} instances solved: I2T {100 * i2t:.1f}, T2I {100 * t2i:.1f}, Group {100 * group:.1f} %",)
+    people, trials = (heard.folder / name for name in ("people.csv", "trials.jsonl"))
+    files = {
+        people.name: as_csv(("trial_id", *WINS), [(name, *one.wins) for name, one in zip(names, solved, strict=True)]),
+        trials.name: as_jsonl({"id": name, **whole[one.name]} for name, one in zip(names, solved, strict=True)),
+    }
+    run = f"crossmatch run -m {quote(f'precomputed:{people}')} --name people -t {quote(f'trials:{trials}')}"
+    return files, told, (run,)
+
+
+def _instances(heard: Heard) -> dict[str, dict[str, Any]]:
+    """The trials that two-way questions were made of: images from a question about a caption, captions from one about an image."""
+    out: dict[str, dict[str, Any]] = {}
+    for thing in {s.thing.id: s.thing for s in heard.said if "trial" in s.thing.body}.values():
+        told = out.setdefault(str(thing.body["trial"]), {})
+        if len(thing.images) == 2:
+            told["images"] = [heard.picture(thing, n) for n in range(2)]
+        else:
+            told["captions"] = list(thing.captions)
+        if thing.body.get("category"):
+            told["category"] = thing.body["category"]
+    return out
+
+
+def _ratings(heard: Heard) -> Yield:
+    """Every single rating, as `captions agree` takes them."""
+    question = heard.study.design.main
+    grade = {option.value: option.grade for option in question.options}
+    rows = [
+        (_rated(s.thing), s.thing.captions[0], _short(grade.get(s.answer[question.name], s.answer[question.name])), s.person)
+        for s in heard.said if s.thing.gold is None
+    ]  # fmt: skip
+    file = quote(str(heard.folder / "ratings.csv"))
+    then = (f"crossmatch captions agree --judgements {file} --references REFERENCES --metrics cider-d,spice",)
+    return {"ratings.csv": as_csv(("image_id", "caption", "rating", "person"), rows)}, (f"{len(rows):,} ratings",), then
+
+
+def _rated(thing: Thing) -> str:
+    """The image that a rated caption is of, though it may not have been shown."""
+    return _at(thing.image_ids, 0) or str(thing.body.get("image_id") or (thing.body.get("image_ids") or [thing.key])[0])
+
+
+def _preferences(heard: Heard) -> Yield:
+    """Comparisons of systems, and their strengths by Bradley and Terry's model with intervals."""
+    found, question = results.preferences(heard.study.design, heard.said), heard.study.design.main.name
+    compared = [(*s.thing.body["systems"], s.answer[question], s.person, s.thing.key) for s in heard.said if s.thing.gold is None]
+    files = {"preferences.csv": as_csv(("first", "second", "preferred", "person", "item"), compared)}
+    try:
+        strength = bradley_terry(found)
+        low, high = bradley_terry_interval(found)
+    except CrossmatchError as error:
+        return files, (f"no strengths: {error}",), ()
+    table = zip(found.items, strength.tolist(), low.tolist(), high.tolist(), strict=True)
+    rows = sorted(((name, *map(_short, numbers)) for name, *numbers in table), key=lambda row: -float(row[1]))
+    files["strengths.csv"] = as_csv(("system", "strength", "low", "high"), rows)
+    return files, tuple(f"{name}: {value} [{least}, {most}]" for name, value, least, most in rows), ()
+
+
+def _choices(heard: Heard) -> Yield:
+    """The best of several images for a caption, or none; with all that the item tells, for the next stage."""
+    kept = [one for one in heard.decided if one.value and one.value.startswith("image-")]
+    none = sum(one.value == "none" for one in heard.decided)
+    rows = [_kept(heard, one, int(str(one.value).rpartition("-")[2])) for one in kept]
+    told = (f"{len(kept):,} captions have an image, {none:,} have none, {len(heard.decided) - len(kept) - none:,} undecided",)
+    return {"choices.jsonl": as_jsonl(rows)}, told, ()
+
+
+def _kept(heard: Heard, one: Decided, place: int) -> dict[str, Any]:
+    rest = {k: v for k, v in one.thing.body.items() if k not in ("image_ids", "caption_ids", "image_id", "caption_id")}
+    return {**rest, "id": one.thing.key, "images": [heard.picture(one.thing, place)], "captions": list(one.thing.captions)}
+
+
+YIELDS: dict[str, Callable[[Heard], Yield]] = {
+    "judgements": _judgements,
+    "trials": _trials,
+    "ratings": _ratings,
+    "preferences": _preferences,
+    "choices": _choices,
+}

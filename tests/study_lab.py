@@ -1,0 +1,162 @@
+"""Small studies, people and clocks for the tests of the annotation service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event as happening
+from sqlalchemy import select
+
+from crossmatch.study import assign, people
+from crossmatch.study.begin import NewItem, create_study
+from crossmatch.study.design import Design, load_design
+from crossmatch.study.schema import claim, event, study
+from crossmatch.study.store import Campaign, create
+from postgres_server import fresh_database
+
+NOON = 1_700_000_000.0
+PICTURE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")  # begins and ends as a JPEG does; nobody decodes it here
+RIGHT = {"positive": "yes", "negative": "no"}
+
+
+@dataclass
+class Clock:
+    """Time that passes only when told to."""
+
+    at: float = NOON
+
+    def __call__(self) -> float:
+        return self.at
+
+    def wait(self, minutes: float) -> None:
+        self.at += 60 * minutes
+
+
+@contextmanager
+def new_campaign(folder: Path, database: str = "", clock: Clock | None = None) -> Iterator[Campaign]:
+    campaign = create(folder, database, clock or Clock())
+    try:
+        yield campaign
+    finally:
+        campaign.close()
+
+
+def database_of(kind: str, request: pytest.FixtureRequest) -> str:
+    return fresh_database(request.getfixturevalue("postgres_url")) if kind == "postgresql" else ""
+
+
+def careless(campaign: Campaign) -> None:
+    """Let SQLite forget what it wrote if the power fails: for thousands of small transactions in a test."""
+
+    @happening.listens_for(campaign.engine, "connect")
+    def prepare(raw: object, _: object) -> None:
+        raw.execute("PRAGMA synchronous=OFF")
+
+    campaign.engine.dispose()
+
+
+# -- studies
+
+
+def design_of(*overrides: str, name: str = "eccv-hit") -> Design:
+    """Image-caption pairs, three to a HIT, none of them gold unless told otherwise."""
+    usual = ["recipe.batch=3", "recipe.gold_positive=0", "recipe.gold_negative=0"] if name == "eccv-hit" else []
+    return load_design(name, [*usual, *overrides])
+
+
+GOLDEN = ("recipe.gold_positive=1", "recipe.gold_negative=1")
+
+
+def pairs(n: int, **more: object) -> list[NewItem]:
+    return [NewItem(f"pair-{k}", ("a.jpg",), (f"caption {k}",), **more) for k in range(n)]
+
+
+def gold(n: int, kinds: tuple[str, ...] = ("positive", "negative")) -> list[NewItem]:
+    """So many gold pairs of each kind; their captions tell what they are, for the tests alone."""
+    return [
+        NewItem(f"{kind}-{k}", ("a.jpg",), (f"gold {kind} {k}",), gold={"match": (RIGHT[kind],)}, kind=kind)
+        for kind in kinds
+        for k in range(n)
+    ]
+
+
+def a_study(campaign: Campaign, *overrides: str, items: int = 6, golden: int = 0, name: str = "", **more: object) -> int:
+    """A study of so many pairs, and of gold of each kind if any is wanted."""
+    (campaign.pictures / "a.jpg").write_bytes(PICTURE)
+    wanted = [*(GOLDEN if golden else ()), *overrides]
+    return create_study(campaign, design_of(*wanted), [*pairs(items), *gold(golden)], name=name, seed="seed", **more)
+
+
+def link_of(campaign: Campaign, study_id: int) -> str:
+    with campaign.reading() as connection:
+        return connection.execute(select(study.c.link).where(study.c.id == study_id)).scalar_one()
+
+
+def someone(campaign: Campaign, study_id: int, name: str = "") -> int:
+    """A person who has joined and agreed."""
+    _, who = people.join(campaign, link_of(campaign, study_id), name)
+    people.agree(campaign, study_id, who.id)
+    return who.id
+
+
+# -- working
+
+
+def hit_of(campaign: Campaign, claim_id: str, person_id: int | None = None) -> assign.Hit:
+    with campaign.reading() as connection:
+        return assign.load_hit(connection, claim_id, person_id)
+
+
+def answers_to(held: assign.Hit, match: str = "yes", wrong: bool = False) -> list[dict[str, object]]:
+    """An answer to every item, gold ones as they must be, unless they are to be wrong."""
+    out = []
+    for one in held.items:
+        value = match if one.gold is None else one.gold["match"][0]
+        if wrong and one.gold is not None:
+            value = {"yes": "no", "no": "yes"}[value]
+        out.append({"match": value})
+    return out
+
+
+def work(campaign: Campaign, study_id: int, person_id: int, match: str = "yes", wrong: bool = False) -> str:
+    """Claim and submit a HIT; its claim."""
+    made = assign.claim_hit(campaign, study_id, person_id)
+    assign.submit(campaign, made, person_id, answers_to(hit_of(campaign, made), match, wrong))
+    return made
+
+
+def refused(campaign: Campaign, study_id: int, person_id: int) -> str:
+    """Why there is nothing for a person."""
+    with pytest.raises(assign.Nothing) as told:
+        assign.claim_hit(campaign, study_id, person_id)
+    return told.value.why
+
+
+@dataclass
+class Book:
+    """What was submitted, by the events."""
+
+    answers: dict[str, list[dict[str, object]]] = field(default_factory=dict)
+    bodies: dict[str, dict[str, object]] = field(default_factory=dict)
+    people: dict[str, int] = field(default_factory=dict)
+
+
+def book(campaign: Campaign, study_id: int) -> Book:
+    found = Book()
+    with campaign.reading() as connection:
+        asked = select(event).where(event.c.study == study_id, event.c.kind == "submit").order_by(event.c.number)
+        for row in connection.execute(asked):
+            body = json.loads(row.body)
+            found.bodies[row.claim], found.people[row.claim] = body, row.person
+            found.answers[row.claim] = [each["answer"] for each in body["answers"]]
+    return found
+
+
+def row_of(campaign: Campaign, claim_id: str) -> object:
+    with campaign.reading() as connection:
+        return connection.execute(select(claim).where(claim.c.id == claim_id)).one()

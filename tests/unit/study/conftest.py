@@ -1,0 +1,26 @@
+"""A campaign on SQLite and on PostgreSQL, with a clock of its own."""
+
+import pytest
+
+from study_lab import Clock, database_of, new_campaign
+
+DATABASES = ("sqlite", "postgresql")
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture(params=DATABASES)
+def campaign(request, tmp_path, clock):
+    """An empty campaign, on both databases."""
+    with new_campaign(tmp_path / "campaign", database_of(request.param, request), clock) as made:
+        yield made
+
+
+@pytest.fixture
+def small(tmp_path, clock):
+    """An empty campaign, on SQLite alone: for what does not depend on the database."""
+    with new_campaign(tmp_path / "campaign", "", clock) as made:
+        yield made

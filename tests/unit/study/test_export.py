@@ -1,0 +1,354 @@
+"""Answers of people become files, and the files become benchmarks again."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crossmatch import evaluate
+from crossmatch.benchmarks import load_data
+from crossmatch.benchmarks.folder import load_folder
+from crossmatch.benchmarks.formats.caption_files import read_ratings
+from crossmatch.core.collection import Collection
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import assign, people
+from crossmatch.study.begin import NewItem, create_study
+from crossmatch.study.design import load_design
+from crossmatch.study.export import export
+from crossmatch.study.results import as_judgements, decide
+from crossmatch.study.said import counted, find_study
+from crossmatch.study.sheets import safe
+
+COLOURS = ("red", "green", "blue", "white")
+
+
+@pytest.fixture
+def painted(small):
+    """A campaign with four pictures in it."""
+    for name in COLOURS:
+        Image.new("RGB", (16, 16), name).save(small.pictures / f"{name}.jpg")
+    return small
+
+
+@pytest.fixture
+def colours():
+    """A collection of the same four pictures, a caption each."""
+    captions = {name: [f"A {name} square.", f"Something {name}."] for name in COLOURS}
+    return Collection.of(captions, lambda name: Image.new("RGB", (16, 16), name))
+
+
+def begun(campaign, preset, items, *overrides, name=""):
+    create_study(campaign, load_design(preset, overrides), items, name=name)
+    return find_study(campaign, name or preset)
+
+
+def work(campaign, study, who, answer):
+    """A person does all that there is for them; `answer` is told the item as it is shown, and gives values by place."""
+    _, person = people.join(campaign, study.link, who)
+    people.agree(campaign, study.id, person.id)
+    done = []
+    while True:
+        try:
+            token = assign.claim_hit(campaign, study.id, person.id)
+        except assign.Nothing:
+            return done
+        with campaign.reading() as connection:
+            held = assign.load_hit(connection, token, person.id)
+        assign.submit(campaign, token, person.id, [answer(one) for one in held.items])
+        done.append(token)
+
+
+def picked(side, wanted):
+    """Choose the thing that is declared at this place, wherever it is shown."""
+    return lambda one: {one.questions[0].name: f"{side}-{one.orders[side + 's'].index(wanted)}"}
+
+
+def pair(image, caption, n=0, **more):
+    text = f"A {caption} square."
+    return NewItem(
+        f"{image}-{caption}-{n}", (f"{image}.jpg",), (text,), body={"image_id": image, "caption_id": f"{caption}#0"}, **more
+    )
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# -- judgements
+
+
+def test_judgements_become_a_collection_that_run_uses(painted, colours, tmp_path):
+    items = [pair(image, caption) for image in COLOURS for caption in COLOURS[:2]]
+    study = begun(painted, "eccv-hit", items, "recipe.gold_positive=0", "recipe.gold_negative=0", "recipe.people=2")
+    grade = {True: "yes", False: "no"}
+    work(painted, study, "anna", lambda one: {"match": grade[one.key.split("-")[0] == one.key.split("-")[1]]})
+    work(
+        painted,
+        study,
+        "ben",
+        lambda one: {"match": "yes" if one.key.startswith("blue") else grade[one.key.split("-")[0] == one.key.split("-")[1]]},
+    )
+    done = export(painted, study, tmp_path / "out", colours)
+    rows = {(row["image_id"], row["caption_id"]): row for row in rows_of(tmp_path / "out" / "judgements.csv")}
+    assert len(rows) == 8
+    assert float(rows["red", "red#0"]["grade"]) == 1
+    assert float(rows["blue", "red#0"]["grade"]) == 0.5  # one of two
+    assert float(rows["blue", "red#0"]["deviation"]) == pytest.approx(np.std([0, 1], ddof=1))
+    loaded = load_folder(tmp_path / "out", positive=0.5)
+    assert loaded.judgements["eccv-hit"].count == 4
+    assert loaded.collection.shape == colours.shape
+    assert "+positive=0.5" in done.next[0]
+
+    def sees(images, texts):
+        return [
+            [float(np.dot(np.asarray(i.resize((1, 1))).ravel() / 255, COLOUR_OF[t.split()[1].rstrip(".")])) for t in texts]
+            for i in images
+        ]
+
+    result = evaluate(sees, f"collection:{tmp_path / 'out'}+positive=0.5")
+    assert result["t2i/eccv-hit/hit@1"].value == 100.0
+
+
+COLOUR_OF = {"red": (1, -1, -1), "green": (-1, 1, -1), "blue": (-1, -1, 1), "white": (1, 1, 1)}
+
+
+def test_answers_become_the_noun_too(painted, colours):
+    study = begun(
+        painted, "eccv-hit", [pair("red", "red"), pair("blue", "red")], "recipe.gold_positive=0", "recipe.gold_negative=0"
+    )
+    work(painted, study, "anna", lambda one: {"match": "yes" if one.key.startswith("red") else "no"})
+    with painted.reading() as connection:
+        said = as_judgements(decide(study.design, counted(connection, study.id)), colours, "people")
+    assert (said.count, len(said.rows)) == (1, 2)
+
+
+def test_sliders_about_two_captions_or_two_images_become_judgements_of_one_side(painted, colours, tmp_path):
+    texts = NewItem("c", (), ("A red square.", "Something red."), body={"caption_ids": ["red#0", "red#1"]})
+    sts = begun(painted, "sts", [texts])
+    for n, who in enumerate(("a", "b", "c", "d", "e")):
+        work(painted, sts, who, lambda one, n=n: {"similarity": float(n)})
+    export(painted, sts, tmp_path / "sts", colours)
+    assert [row["grade"] for row in rows_of(tmp_path / "sts" / "judgements_t2t.csv")] == ["2"]
+    images = NewItem("i", ("red.jpg", "blue.jpg"), (), body={"image_ids": ["red", "blue"]})
+    sis = begun(painted, "sis", [images])
+    for who in ("f", "g", "h", "i", "j"):
+        work(painted, sis, who, lambda one: {"similarity": 4.5})
+    export(painted, sis, tmp_path / "sis", colours)
+    assert load_folder(tmp_path / "sis", positive=3).judgements["sis"].directions == ("i2i",)
+
+
+def test_hits_with_wrong_gold_wait_for_a_reviewer(painted, colours, tmp_path):
+    gold = [pair("red", "red", 1, gold={"match": ("yes", "weak-yes")}, kind="positive")]
+    study = begun(painted, "eccv-hit", [pair("blue", "blue"), *gold], "recipe.gold_negative=0")
+    (token,) = work(painted, study, "anna", lambda one: {"match": "no"})
+    with pytest.raises(CrossmatchError, match="no answers that count yet"):
+        export(painted, study, tmp_path / "none", colours)
+    assert "count" in " ".join(export(painted, study, tmp_path / "pending", colours, pending=True).said)
+    assign.review(painted, token, None, "approve")
+    export(painted, study, tmp_path / "approved", colours)
+    assert len(rows_of(tmp_path / "approved" / "judgements.csv")) == 1  # the gold one is none
+    assert rows_of(tmp_path / "approved" / "assignments.csv")[0]["AssignmentStatus"] == "Approved"
+
+
+def test_items_without_ids_are_refused_by_name(painted, tmp_path):
+    study = begun(painted, "sits", [NewItem("nameless", ("red.jpg",), ("A cat.",))], "recipe.people=1")
+    work(painted, study, "anna", lambda one: {"similarity": 1.0})
+    with pytest.raises(CrossmatchError, match="'nameless' has no ids"):
+        export(painted, study, tmp_path / "out")
+
+
+# -- trials
+
+
+def two(n, first="red", second="blue"):
+    return NewItem(
+        f"t{n}",
+        (f"{first}.jpg", f"{second}.jpg"),
+        (f"A {first} square.",),
+        body={"image_ids": [first, second], "category": "colour"},
+    )
+
+
+def test_a_trial_is_kept_only_if_both_choose_the_positive(painted, tmp_path):
+    study = begun(painted, "bison-verify", [two(0), two(1), two(2)])
+    work(painted, study, "anna", picked("image", 0))
+    work(painted, study, "ben", lambda one: {"which": "both"} if one.key == "t1" else picked("image", int(one.key == "t2"))(one))
+    done = export(painted, study, tmp_path / "out")
+    assert done.said[1] == "1 trials accepted, 2 refused"
+    trials = load_data(f"trials:{tmp_path / 'out' / 'trials.jsonl'}")
+    assert (trials.ids.tolist(), trials.shape, trials.categories.tolist()) == (["t0"], (1, 2), ["colour"])
+    assert trials.open_image(str(trials.images[0, 0])).convert("RGB").getpixel((8, 8))[0] > 200
+
+
+def test_an_unfinished_verification_is_undecided(painted, tmp_path):
+    study = begun(painted, "bison-verify", [two(0)])
+    work(painted, study, "anna", picked("image", 0))
+    done = export(painted, study, tmp_path / "out")
+    assert done.said[1] == "0 trials accepted, 0 refused, 1 undecided"
+    assert "1 of 2 answers to HITs are still to come" in done.said
+
+
+def test_a_selected_caption_becomes_a_trial_for_the_next_stage(painted, tmp_path):
+    captions = tuple(f"Caption {n}." for n in range(5))
+    items = [NewItem(f"p{n}", ("red.jpg", "blue.jpg"), captions, body={"image_ids": ["red", "blue"]}) for n in range(2)]
+    study = begun(painted, "bison-select", items)
+    work(painted, study, "anna", lambda one: {"telling": "none"} if one.key == "p1" else picked("caption", 3)(one))
+    done = export(painted, study, tmp_path / "out")
+    (row,) = [json.loads(line) for line in (tmp_path / "out" / "trials.jsonl").read_text().splitlines()]
+    assert row["captions"] == ["Caption 3."]
+    assert "bison-verify" in done.next[0]
+
+
+def test_a_caption_that_fits_one_image_alone_keeps_its_whole_trial(painted, tmp_path):
+    whole = {"captions": ["A red square.", "A blue square."], "category": "replace/att"}
+    items = [
+        NewItem(f"a{n}", ("red.jpg", "blue.jpg"), ("A red square.",), body={"image_ids": ["red", "blue"], "trial_of": whole})
+        for n in range(2)
+    ]
+    study = begun(painted, "bivlc-ambiguity", items)
+    work(painted, study, "anna", lambda one: {"which": "both"} if one.key == "a1" else picked("image", 0)(one))
+    export(painted, study, tmp_path / "out")
+    trials = load_data(f"trials:{tmp_path / 'out' / 'trials.jsonl'}")
+    assert (trials.ids.tolist(), trials.shape) == (["a0"], (2, 2))
+
+
+def test_how_well_people_do_is_evaluated_as_any_model_is(painted, tmp_path):
+    items = []
+    for n in range(3):
+        body = {"trial": f"v{n}", "category": "swap"}
+        images, texts = ("red", "blue"), ("A red square.", "A blue square.")
+        items += [
+            NewItem(
+                f"v{n}/i{k}",
+                (f"{images[k]}.jpg",),
+                texts,
+                "i2t",
+                group=f"v{n}",
+                body={**body, "query": k, "image_ids": [images[k]]},
+            )
+            for k in range(2)
+        ]
+        both = tuple(f"{name}.jpg" for name in images)
+        items += [
+            NewItem(f"v{n}/c{k}", both, (texts[k],), "t2i", group=f"v{n}", body={**body, "query": 2 + k, "image_ids": list(images)})
+            for k in range(2)
+        ]
+    study = begun(painted, "bivlc-human", items)
+
+    def mostly(one):
+        right = one.body["query"] % 2
+        right = 1 - right if one.key == "v1/c0" else right
+        return picked("caption" if one.block == "i2t" else "image", right)(one)
+
+    work(painted, study, "anna", mostly)
+    done = export(painted, study, tmp_path / "out")
+    assert done.said[1] == "3 instances solved: I2T 100.0, T2I 66.7, Group 66.7 %"
+    result = evaluate(f"precomputed:{tmp_path / 'out' / 'people.csv'}", f"trials:{tmp_path / 'out' / 'trials.jsonl'}")
+    assert [round(result[key].value, 1) for key in ("i2t", "t2i", "group")] == [100.0, 66.7, 66.7]
+
+
+# -- ratings, preferences, choices
+
+
+def test_ratings_are_read_back_each_by_itself(painted, tmp_path):
+    study = begun(painted, "caption-correctness", [pair("red", "red"), pair("blue", "red")])
+    for who, grade in (("a", "5"), ("b", "4"), ("c", "1")):
+        work(painted, study, who, lambda one, grade=grade: {"correctness": grade})
+    export(painted, study, tmp_path / "out")
+    assert sorted(read_ratings(tmp_path / "out" / "ratings.csv")) == [
+        ("blue", "A red square.", [5.0, 4.0, 1.0]),
+        ("red", "A red square.", [5.0, 4.0, 1.0]),
+    ]
+
+
+def test_preferences_give_strengths_with_intervals(painted, tmp_path):
+    items = [
+        NewItem(f"q{n}", ("red.jpg", "blue.jpg"), ("A query.",), body={"systems": systems, "image_ids": ["red", "blue"]})
+        for n, systems in enumerate([["good", "poor"]] * 6 + [["poor", "good"]] * 6)
+    ]
+    study = begun(painted, "ranking-preference", items, "recipe.people=1")
+    work(painted, study, "anna", lambda one: picked("list", int((one.body["systems"][0] == "poor") != (one.key == "q0")))(one))
+    export(painted, study, tmp_path / "out")
+    good, poor = rows_of(tmp_path / "out" / "strengths.csv")
+    assert (good["system"], poor["system"]) == ("good", "poor")
+    assert float(good["strength"]) == pytest.approx(11 / 12)
+    assert float(good["low"]) < float(good["strength"]) <= float(good["high"])
+
+
+def test_the_chosen_image_goes_on_with_all_that_is_known_of_it(painted, tmp_path):
+    files = tuple(f"{name}.jpg" for name in COLOURS)
+    items = [NewItem(f"c{n}", files, ("A blue square.",), body={"image_ids": list(COLOURS), "original": "red"}) for n in range(2)]
+    study = begun(painted, "bivlc-choose", items)
+    work(painted, study, "anna", lambda one: {"best": "none"} if one.key == "c1" else picked("image", 2)(one))
+    done = export(painted, study, tmp_path / "out")
+    assert done.said[1] == "1 captions have an image, 1 have none, 0 undecided"
+    (row,) = [json.loads(line) for line in (tmp_path / "out" / "choices.jsonl").read_text().splitlines()]
+    assert (row["id"], row["images"], row["original"]) == ("c0", ["blue.jpg"], "red")
+
+
+def test_level_votes_are_no_value(painted):
+    study = begun(painted, "bivlc-choose", [NewItem("c", tuple(f"{n}.jpg" for n in COLOURS), ("A cat.",))], "recipe.people=2")
+    work(painted, study, "anna", picked("image", 0))
+    work(painted, study, "ben", picked("image", 1))
+    with painted.reading() as connection:
+        (one,) = decide(study.design, counted(connection, study.id))
+    assert (one.value, one.answers, one.share) == (None, 2, 0.5)
+
+
+def test_dawid_and_skene_can_decide(painted):
+    items = [pair("red", "red", n) for n in range(30)]
+    zero = ("recipe.gold_positive=0", "recipe.gold_negative=0", "recipe.people=3", "result.combine=dawid-skene")
+    study = begun(painted, "eccv-hit", items, *zero)
+
+    def truth(one):
+        return ("yes", "no")[int(one.key.rpartition("-")[2]) % 2]
+
+    work(painted, study, "anna", lambda one: {"match": truth(one)})
+    work(painted, study, "ben", lambda one: {"match": truth(one)})
+    work(painted, study, "eve", lambda one: {"match": "yes"})
+    with painted.reading() as connection:
+        found = decide(study.design, counted(connection, study.id))
+    assert [(one.value, one.grade) for one in found] == [("yes", 1.0), ("no", 0.0)] * 15
+
+
+# -- files that a spreadsheet may open
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_no_cell_is_a_formula(text):
+    assert safe(text)[0] == " "
+    assert safe(text).strip() == text.strip()
+
+
+@pytest.mark.parametrize("text", ["-1", "+2.5", "-1e-3", "A cat.", "", "5"])
+def test_numbers_and_words_stay_as_they_are(text):
+    assert safe(text) == text
+
+
+def test_names_of_people_and_items_cannot_be_formulas_in_the_exports(painted, colours, tmp_path):
+    study = begun(
+        painted,
+        "eccv-hit",
+        [NewItem("=2+2", ("red.jpg",), ("@x",), body={"image_id": "red", "caption_id": "red#0"})],
+        "recipe.gold_positive=0",
+        "recipe.gold_negative=0",
+    )
+    work(painted, study, "=HYPERLINK(1)", lambda one: {"match": "yes"})
+    export(painted, study, tmp_path / "out", colours)
+    for path in (tmp_path / "out").glob("*.csv"):
+        with path.open(newline="") as file:
+            assert not [cell for row in csv.reader(file) for cell in row if cell.startswith(("=", "+", "@"))], path.name
+
+
+def test_where_everything_came_from_is_written_down(painted, colours, tmp_path):
+    from crossmatch.study.events import check_chain
+
+    study = begun(painted, "eccv-hit", [pair("red", "red")], "recipe.gold_positive=0", "recipe.gold_negative=0")
+    work(painted, study, "anna", lambda one: {"match": "yes"})
+    export(painted, study, tmp_path / "out", colours)
+    told = json.loads((tmp_path / "out" / "provenance.json").read_text())
+    assert (told["events"], told["hash"]) == check_chain(painted, study.id)
+    assert (told["preset"], told["answers"], told["people"]) == ("eccv-hit", 1, 1)
