@@ -1,8 +1,9 @@
-"""Where the real data are: `$CROSSMATCH_DATA`, or ../shared/data beside the repository."""
+"""Where the real data are: `$CROSSMATCH_DATA`, or ../shared/data beside the repository; and a PostgreSQL server for all tests."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,17 @@ def real_data(real_data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The real data as the data folder of everything in the test."""
     monkeypatch.setenv("CROSSMATCH_DATA", str(real_data_folder))
     return real_data_folder
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server of our own. Without one tests are skipped, but never where CI says that they count."""
+    from postgres_server import NoPostgres, postgres
+
+    try:
+        with postgres() as url:
+            yield url
+    except NoPostgres as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))

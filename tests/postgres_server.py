@@ -58,7 +58,7 @@ def postgres() -> Iterator[str]:
             _wait(url, server, folder / "log")
             yield url
         finally:
-            server.send_signal(signal.SIGINT)  # "fast": connections end, what was committed is written
+            server.send_signal(signal.SIGQUIT)  # at once: nothing is written that is deleted anyway
             try:
                 server.wait(20)
             except subprocess.TimeoutExpired:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import event as happening
 from sqlalchemy import select
@@ -17,7 +18,6 @@ from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import Design, load_design
 from crossmatch.study.schema import claim, event, study
 from crossmatch.study.store import Campaign, create
-from postgres_server import fresh_database
 
 NOON = 1_700_000_000.0
 PICTURE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")  # begins and ends as a JPEG does; nobody decodes it here
@@ -47,7 +47,14 @@ def new_campaign(folder: Path, database: str = "", clock: Clock | None = None) -
 
 
 def database_of(kind: str, request: pytest.FixtureRequest) -> str:
-    return fresh_database(request.getfixturevalue("postgres_url")) if kind == "postgresql" else ""
+    """The URL of an empty database: one for all tests, which is emptied before each."""
+    if kind != "postgresql":
+        return ""
+    url: str = request.getfixturevalue("postgres_url")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("drop schema if exists public cascade")
+        connection.execute("create schema public")
+    return f"{url}?options=-csynchronous_commit%3Doff"  # no test here ends with a power failure
 
 
 def careless(campaign: Campaign) -> None:

@@ -20,6 +20,7 @@ from crossmatch.cli.correlate import correlate
 from crossmatch.cli.data import data
 from crossmatch.cli.export import export
 from crossmatch.cli.folders import FOLDER
+from crossmatch.cli.study import study
 from crossmatch.cli.train import train
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.own_code import own_code
@@ -43,7 +44,7 @@ def _attach(command: click.Command) -> None:
 
 
 captions.add_command(agree_command)
-for attached in (analyse, cache_group, captions, correlate, data, export, train):
+for attached in (analyse, cache_group, captions, correlate, data, export, study, train):
     _attach(attached)
 
 

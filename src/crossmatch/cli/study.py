@@ -58,13 +58,16 @@ def presets_command() -> None:
 @click.option("--items", type=click.Path(path_type=Path), help="What is to be judged: jsonl, csv or tsv (docs/studies.md).")
 @click.option("--pool", type=click.Path(path_type=Path), help="Pairs of an image and a caption to be judged, gold ones among them.")
 @click.option("--data", default="", help="Where ids are looked up: collection:FOLDER, diorama, diorama:tiny; alone, items from it.")
+@click.option("--number", type=click.IntRange(1), help="Items, where they come from the embedded world.  [default: a few]")
 @click.option("--name", default="", help="Name of the study.  [default: the preset's]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Another recipe: --set recipe.people=3")
-@click.option("--excludes", multiple=True, metavar="STUDY", help="People of this study of the campaign may not take part, and vice versa.")
+@click.option(
+    "--excludes", multiple=True, metavar="STUDY", help="People of this study of the campaign may not take part, and vice versa."
+)
 @click.option("--database", default="", help="URL of a PostgreSQL database, instead of a file in the folder.")
 @click.option("--seed", default="", help="Of all orders; a secret, unless the study shall be made again.  [default: random]")
-def new_command(preset: str, output: Path, items: Path | None, pool: Path | None, data: str, name: str, overrides: tuple[str, ...],
-                excludes: tuple[str, ...], database: str, seed: str) -> None:  # fmt: skip
+def new_command(preset: str, output: Path, items: Path | None, pool: Path | None, data: str, number: int | None, name: str,
+                overrides: tuple[str, ...], excludes: tuple[str, ...], database: str, seed: str) -> None:  # fmt: skip
     """Make a study PRESET (see `presets`), or that of a TOML file, in a campaign's folder."""
     from crossmatch.study.design import load_design
 
@@ -82,7 +85,7 @@ def new_command(preset: str, output: Path, items: Path | None, pool: Path | None
     if items or pool:
         material = read_pool(pool, design, source_of(data)) if pool else read_items(items, design, source_of(data))  # type: ignore[arg-type]
     elif is_world(data):
-        material = world_items(design, data)
+        material = world_items(design, data, number or 0)
     else:
         raise WrongWords(f"--data {data} alone does not say which of it is to be judged. Add --items FILE or --pool FILE.")
     campaign = create(output, database)
@@ -98,7 +101,9 @@ def new_command(preset: str, output: Path, items: Path | None, pool: Path | None
 
 @study.command("serve")
 @click.argument("folder", type=FOLDER)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; any but loopback can be reached by others.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; any but loopback can be reached by others."
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True)
 @click.option("--url", default="", help="Under which people reach it, if that is another address (behind a proxy).")
 @click.option("--log", is_flag=True, help="Log every request.")
@@ -146,7 +151,9 @@ def status_command(folder: Path, as_json: bool) -> None:
 @study.command("invite")
 @click.argument("folder", type=FOLDER)
 @click.argument("people", nargs=-1)
-@click.option("--list", "listed", type=click.Path(path_type=Path), help="A csv with the column person, and past_tasks, past_accepted.")
+@click.option(
+    "--list", "listed", type=click.Path(path_type=Path), help="A csv with the column person, and past_tasks, past_accepted."
+)
 @click.option("--role", type=click.Choice(["annotator", "reviewer", "owner"]), default="annotator", show_default=True)
 @click.option("--url", default="http://127.0.0.1:8400", show_default=True, help="Under which they reach the service.")
 def invite_command(folder: Path, people: tuple[str, ...], listed: Path | None, role: str, url: str) -> None:
@@ -165,7 +172,9 @@ def invite_command(folder: Path, people: tuple[str, ...], listed: Path | None, r
 @click.argument("folder", type=FOLDER)
 @NAMED
 @click.option("-o", "--output", type=FOLDER, required=True, help="Folder for the results.")
-@click.option("--data", default=None, help="The collection to write beside judgements.  [default: the one that the items came from]")
+@click.option(
+    "--data", default=None, help="The collection to write beside judgements.  [default: the one that the items came from]"
+)
 @click.option("--pending", is_flag=True, help="Count HITs with wrong gold answers at which no reviewer has looked.")
 def export_command(folder: Path, name: str, output: Path, data: str | None, pending: bool) -> None:
     """Write what people said: judgements, trials, ratings or preferences, every answer, and where it all came from."""
@@ -208,3 +217,76 @@ def close_command(folder: Path, name: str, reopen: bool) -> None:
     one: Study = find_study(campaign, name)
     set_open(campaign, one.id, reopen)
     click.echo(f"{one.name} is {'open' if reopen else 'closed'}")
+
+
+@study.command("simulate")
+@click.argument("where")
+@NAMED
+@click.option("--people", type=click.IntRange(1, 1000), default=30, show_default=True, help="Artificial annotators.")
+@click.option("--accuracy", type=click.FloatRange(0, 1), default=0.9, show_default=True, help="Share of right choices.")
+@click.option("--spread", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="By which people's accuracies differ.")
+@click.option("--noise", type=click.FloatRange(0, 100), default=0.5, show_default=True, help="Standard deviation of sliders.")
+@click.option(
+    "--first", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of answers that are what comes first."
+)
+@click.option(
+    "--yes", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of answers that are the best grade."
+)
+@click.option("--lazy", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of HITs answered all alike.")
+@click.option("--dropout", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of HITs left unfinished.")
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=6.0, show_default=True, help="That an item takes a person.")
+@click.option(
+    "--wait", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="How long a second of work really takes."
+)
+@click.option(
+    "--truth", type=click.Path(path_type=Path), help="What is right, for data of your own: a csv (image, caption, grade)."
+)
+@click.option("--url", default="", help="A service of this campaign that runs already.")
+@click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after so many seconds.  [default: when all is done]")
+@SEED
+def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float, limit: float,
+                     seed: int, **habits: Any) -> None:  # fmt: skip
+    """Rehearse: artificial annotators answer through the real pages, in a campaign's folder or at the link of a study."""
+    from crossmatch.report.tables import Table, as_text
+
+    try:
+        from crossmatch.study.annotators import Habits
+        from crossmatch.study.simulate import simulate
+    except ImportError as error:
+        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
+    place = where if where.startswith(("http://", "https://")) else Path(where)
+    found = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
+                     limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
+    rows = tuple(
+        (one.study, f"{one.people}", f"{one.hits:,}", f"{one.answers:,}", _or_dash(one.accuracy, "%"), f"{one.dropouts}",
+         f"{one.errors}", _or_dash(one.left), _or_dash(one.review), f"{one.seconds:.1f}")
+        for one in found
+    )  # fmt: skip
+    heads = ("study", "people", "HITs", "answers", "% right", "left off", "errors", "open", "review", "seconds")
+    click.echo(as_text(Table("simulated", (heads,), rows, 1)))
+    for one in found:
+        if one.first_error:
+            click.echo(f"{one.study}: first error: {one.first_error}", err=True)
+
+
+def _or_dash(number: float | None, unit: str = "") -> str:
+    """A number, or a share in per cent; a dash where there is none."""
+    return "–" if number is None else f"{100 * number:.1f}" if unit == "%" else f"{number:,}"
+
+
+@study.command("demo")
+@click.option("-o", "--output", type=FOLDER, default=Path("study-demo"), show_default=True, help="Folder of the campaign.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True)
+@click.option("--no-serve", is_flag=True, help="Make the campaign, and do not open it.")
+@click.pass_context
+def demo_command(ctx: click.Context, output: Path, port: int, no_serve: bool) -> None:
+    """A small study of each preset on the embedded world, ready to be tried in a browser."""
+    try:
+        from crossmatch.study.demo import make_demo
+    except ImportError as error:
+        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
+    make_demo(output).close()
+    if no_serve:
+        click.echo(f"{output} · crossmatch study serve {quote(str(output))}")
+    else:
+        ctx.invoke(serve_command, folder=output, host="127.0.0.1", port=port, url="", log=False)

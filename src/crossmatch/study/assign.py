@@ -99,26 +99,39 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
         design = design_of(connection, study_id)
         lease = now + 60 * design.recipe.lease_minutes
         held = _unfinished(connection, study_id, person_id)
-        if held is not None:
-            connection.execute(update(slot).where(slot.c.claim == held).values(lease=lease))
-            return held
-        if _needs_quiz(connection, design, study_id, person_id):
+        if held is not None and _kept(connection, held, lease):
+            return str(held.id)
+        quiz = _needs_quiz(connection, design, study_id, person_id)
+        first = _free_slot(study_id, person_id, now, design.recipe.hits_per_person, quiz)
+        if quiz and connection.execute(select(first)).scalar() is not None:  # or they would answer it for nothing
             return _claim_quiz(connection, study_id, person_id, now)
         token = secrets.token_hex(16)
-        free = connection.execute(
-            update(slot).where(slot.c.id == _free_slot(study_id, person_id, now, design.recipe.hits_per_person))
-            .values(state="held", person=person_id, claim=token, lease=lease).returning(slot.c.id, slot.c.hit, slot.c.number)
+        free = None if quiz else connection.execute(
+            update(slot).where(slot.c.id == first).values(state="held", person=person_id, claim=token, lease=lease)
+            .returning(slot.c.id, slot.c.hit, slot.c.number)
         ).first()  # fmt: skip
         if free is None:
-            raise _why_nothing(connection, design, study_id, person_id)
-        connection.execute(insert(claim).values(id=token, study=study_id, hit=free.hit, slot=free.id, person=person_id, at=now))
-        _take(connection, person_id, free.hit)
+            raise _why_nothing(connection, design, study_id, person_id, quiz)
+        token = _claimed(connection, study_id, person_id, free, token, now)
         events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
         return token
 
 
-def _free_slot(study_id: int, person_id: int, now: float, limit: int) -> Any:
-    """The first slot that this person may have, as a subquery of the statement that takes it."""
+def _claimed(connection: Connection, study_id: int, person_id: int, free: Any, token: str, now: float) -> str:
+    """The claim on a slot that was just taken: who had lost this HIT has the same claim again, or they could submit it twice."""
+    mine = (claim.c.person == person_id, claim.c.study == study_id, claim.c.hit == free.hit, claim.c.submitted.is_(None))
+    before: str | None = connection.execute(select(claim.c.id).where(*mine)).scalar()
+    if before is None:
+        connection.execute(insert(claim).values(id=token, study=study_id, hit=free.hit, slot=free.id, person=person_id, at=now))
+        _take(connection, person_id, free.hit)
+        return token
+    connection.execute(update(claim).where(claim.c.id == before).values(slot=free.id))
+    connection.execute(update(slot).where(slot.c.id == free.id).values(claim=before))
+    return before
+
+
+def _free_slot(study_id: int, person_id: int, now: float, limit: int, quiz: bool) -> Any:
+    """The first slot that this person may have, or might have after the quiz, as a subquery of the statement that takes it."""
     one, theirs = slot.alias("one"), taken.alias("theirs")
     is_free = or_(one.c.state == "open", and_(one.c.state == "held", one.c.lease < now))
     had = exists().where(
@@ -127,8 +140,8 @@ def _free_slot(study_id: int, person_id: int, now: float, limit: int) -> Any:
     )  # fmt: skip
     elsewhere = exists().where(exclusion.c.study == study_id, claim.c.study == exclusion.c.other, claim.c.person == person_id)
     may = exists().where(
-        member.c.study == study_id, member.c.person == person_id, member.c.consented, member.c.qualified,
-        *([member.c.submitted < limit] if limit else []),
+        member.c.study == study_id, member.c.person == person_id, member.c.consented,
+        *([] if quiz else [member.c.qualified]), *([member.c.submitted < limit] if limit else []),
     )  # fmt: skip
     is_open = exists().where(study.c.id == study_id, study.c.open)
     return (
@@ -137,7 +150,7 @@ def _free_slot(study_id: int, person_id: int, now: float, limit: int) -> Any:
     )  # fmt: skip
 
 
-def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int) -> Nothing:
+def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int, quiz: bool) -> Nothing:
     """What keeps this person from work, in the order in which it can be mended."""
     row = connection.execute(select(study.c.open).where(study.c.id == study_id)).one()
     if not row.open:
@@ -145,7 +158,7 @@ def _why_nothing(connection: Connection, design: Design, study_id: int, person_i
     mine = connection.execute(select(member).where(member.c.study == study_id, member.c.person == person_id)).first()
     if mine is None or not mine.consented:
         return Nothing("agree", "nobody can begin without agreeing first. Read the first page, and agree.")
-    if not mine.qualified:
+    if not mine.qualified and not quiz:
         return Nothing("qualify", "the questions at the beginning were not answered well enough to go on. Thank you for coming.")
     asked = select(claim.c.id).join(exclusion, claim.c.study == exclusion.c.other)
     if connection.execute(asked.where(exclusion.c.study == study_id, claim.c.person == person_id).limit(1)).first():
@@ -167,8 +180,6 @@ def _needs_quiz(connection: Connection, design: Design, study_id: int, person_id
 
 
 def _claim_quiz(connection: Connection, study_id: int, person_id: int, now: float) -> str:
-    if not connection.execute(select(study.c.open).where(study.c.id == study_id)).one().open:
-        raise Nothing("closed", "this study is closed. Thank you for coming.")
     asked = connection.execute(select(hit.c.id).where(hit.c.study == study_id, hit.c.quiz).limit(1)).one()
     token = secrets.token_hex(16)
     connection.execute(insert(claim).values(id=token, study=study_id, hit=asked.id, person=person_id, at=now))
@@ -185,18 +196,26 @@ def _take(connection: Connection, person_id: int, hit_id: int) -> None:
     connection.execute(put(taken).values(rows).on_conflict_do_nothing())
 
 
-def _unfinished(connection: Connection, study_id: int, person_id: int) -> str | None:
+def _unfinished(connection: Connection, study_id: int, person_id: int) -> Any:
     """The HIT that this person has and nobody took over."""
     mine = (claim.c.study == study_id, claim.c.person == person_id, claim.c.submitted.is_(None))
     held = or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held"))
-    asked = select(claim.c.id).outerjoin(slot, slot.c.id == claim.c.slot).where(*mine, held).limit(1)
-    found: str | None = connection.execute(asked).scalar()
-    return found
+    asked = select(claim.c.id, claim.c.slot).outerjoin(slot, slot.c.id == claim.c.slot).where(*mine, held).limit(1)
+    return connection.execute(asked).first()
+
+
+def _kept(connection: Connection, held: Any, lease: float) -> bool:
+    """Keep a HIT for longer, unless another has taken it over in this very moment; a quiz is nobody else's."""
+    if held.slot is None:
+        return True
+    theirs = (slot.c.id == held.slot, slot.c.claim == held.id, slot.c.state == "held")
+    return connection.execute(update(slot).where(*theirs).values(lease=lease)).rowcount == 1
 
 
 def _lock(connection: Connection, person_id: int) -> None:
-    """One thing at a time for each person; on SQLite there is one writer anyway."""
-    if connection.execute(select(person.c.id).where(person.c.id == person_id).with_for_update()).first() is None:
+    """One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait."""
+    asked = select(person.c.id).where(person.c.id == person_id).with_for_update(key_share=True)
+    if connection.execute(asked).first() is None:
         raise NotYours("there is no such person. Join the study first.")
 
 
@@ -364,6 +383,7 @@ def _times(seconds: Sequence[float] | None, n: int) -> list[float] | None:
 def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, body: Any) -> None:
     """Keep what was answered so far; an older draft never replaces a newer one, and nothing follows a submission."""
     with campaign.writing() as connection:
+        _lock(connection, person_id)
         row = connection.execute(select(claim).where(claim.c.id == claim_id, claim.c.person == person_id)).first()
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")

@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, insert, select
@@ -14,6 +13,7 @@ from sqlalchemy import Connection, insert, select
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events
 from crossmatch.study.blind import order
+from crossmatch.study.content import content_hash
 from crossmatch.study.design import Design, check_answer
 from crossmatch.study.schema import exclusion, hit, hit_item, item, slot, study
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+PICTURE = re.compile(r"[^/\\\0]*[^/\\\0.][^/\\\0]*")  # the name of a file, and no way to another folder
 LONGEST_CAPTION = 10_000
+LONGEST_KEY = 300
 GOLD = ("positive", "negative")
 EXAMPLE = "example"  # shown with its answer before the work begins, and never asked
 
@@ -70,14 +72,16 @@ def create_study(
             raise WrongWords(f"{campaign.folder} has a study called {name!r} already. Give this one another --name.")
         values = {"design": design.told(), "seed": seed, "link": secrets.token_urlsafe(16), "origin": dict(origin or {}), "at": now}
         made: int = connection.execute(insert(study).values(name=name, open=True, **values).returning(study.c.id)).scalar_one()
-        for other in excludes:
+        others = list(dict.fromkeys(excludes))
+        for other in others:
             known = connection.execute(select(study.c.id).where(study.c.name == other)).scalar()
-            if known is None:
+            if known is None or known == made:
                 raise WrongWords(f"{campaign.folder} has no study {other!r} whose people could be kept out.")
             pairs = [{"study": made, "other": known}, {"study": known, "other": made}]  # whoever comes first
             connection.execute(insert(exclusion), pairs)
         _write(connection, design, made, hits, quiz, examples)
-        events.begin(connection, made, now, name=name, items=len(items), hits=len(hits), people=design.recipe.people, seed=seed)
+        told = {"items": len(items), "hits": len(hits), "people": design.recipe.people, "excludes": others}
+        events.begin(connection, made, now, name=name, seed=seed, content=content_hash(connection, made), **told)
     return made
 
 
@@ -88,7 +92,7 @@ def _write(
     rows = [
         {
             "study": made, "key": one.key, "images": list(one.images), "captions": list(one.captions), "block": one.block,
-            "gold": None if one.gold is None else {k: list(v) for k, v in one.gold.items()}, "body": dict(one.body),
+            "gold": None if one.gold is None else checked_gold(design, one, one.key), "body": dict(one.body),
             "example": one.kind == EXAMPLE,
         }
         for one in all_items.values()
@@ -123,40 +127,63 @@ def require_items(design: Design, items: Sequence[NewItem]) -> None:
     seen: set[str] = set()
     for one in items:
         where = f"item {one.key!r}"
-        if not one.key or len(one.key) > 300 or one.key in seen:
-            raise CrossmatchError(f"{where} is listed twice, or its name is empty or too long. Give each item a name of its own.")
+        if one.key in seen:
+            raise CrossmatchError(f"{where} is listed twice. Give each item a name of its own.")
         seen.add(one.key)
-        for side, wanted in (("images", design.shows.images), ("captions", design.shows.captions)):
-            number = len(getattr(one, side))
-            if wanted >= 0 and number != wanted:
-                raise CrossmatchError(f"{where} has {number} {side}, but {design.name} shows {wanted}. Mend it.")
-        if not one.images and not one.captions:
-            raise CrossmatchError(f"{where} has neither an image nor a caption. Mend it.")
-        if design.shows.lists and (not one.images or len(one.images) % design.shows.lists):
-            raise CrossmatchError(f"{where} has {len(one.images)} images, which do not make {design.shows.lists} lists. Mend it.")
-        long = next((text for text in one.captions if not text.strip() or len(text) > LONGEST_CAPTION), None)
-        if long is not None:
-            raise CrossmatchError(f"{where} has a caption of {len(long):,} signs; 1 to {LONGEST_CAPTION:,} were expected. Mend it.")
-        if (one.block or design.shows.blocks) and one.block not in design.shows.blocks:
-            raise CrossmatchError(
-                f"{where} is of block {one.block!r}; one of {', '.join(design.shows.blocks) or 'none'} was expected."
-            )
-        if not design.asked(one.block):
-            raise CrossmatchError(f"{design.name} asks nothing about {where}. Give it a block that is asked about.")
-        if one.gold is not None:
-            _require_gold(design, one, where)
+        require_item(design, one, where)
+        _require_storable(one, where)
 
 
-def _require_gold(design: Design, one: NewItem, where: str) -> None:
+def require_item(design: Design, one: NewItem, where: str) -> None:
+    """An item must be what the design shows; `where` begins the message if it is not."""
+    if not one.key or len(one.key) > LONGEST_KEY:
+        raise CrossmatchError(f"{where} has a name of {len(one.key)} signs; 1 to {LONGEST_KEY} were expected. Give it another one.")
+    for side, wanted in (("images", design.shows.images), ("captions", design.shows.captions)):
+        number = len(getattr(one, side))
+        if wanted >= 0 and number != wanted:
+            raise CrossmatchError(f"{where} has {number} {side}, but {design.name} shows {wanted}. Mend it.")
+    if not one.images and not one.captions:
+        raise CrossmatchError(f"{where} has neither an image nor a caption. Mend it.")
+    if design.shows.lists and (not one.images or len(one.images) % design.shows.lists):
+        raise CrossmatchError(f"{where} has {len(one.images)} images, which do not make {design.shows.lists} lists. Mend it.")
+    long = next((text for text in one.captions if not text.strip() or len(text) > LONGEST_CAPTION), None)
+    if long is not None:
+        raise CrossmatchError(f"{where} has a caption of {len(long):,} signs; 1 to {LONGEST_CAPTION:,} were expected. Mend it.")
+    if (one.block or design.shows.blocks) and one.block not in design.shows.blocks:
+        raise CrossmatchError(f"{where} is of block {one.block!r}; one of {', '.join(design.shows.blocks) or 'none'} was expected.")
+    if not design.asked(one.block):
+        raise CrossmatchError(f"{design.name} asks nothing about {where}. Give it a block that is asked about.")
+    if one.gold is not None or one.kind:
+        checked_gold(design, one, where)
+
+
+def _require_storable(one: NewItem, where: str) -> None:
+    """No database keeps a zero byte or half a sign, and a picture is a file in the campaign's own folder."""
+    for text in (one.key, one.block, one.group, *one.captions):
+        if "\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise CrossmatchError(f"{where} has signs that cannot be kept: a zero byte, or half a sign. Take them out.")
+    strange = next((name for name in one.images if not PICTURE.fullmatch(name)), None)
+    if strange is not None:
+        raise CrossmatchError(f"{where}: {strange!r} is no picture of the campaign. Store it there first.")
+
+
+def checked_gold(design: Design, one: NewItem, where: str) -> dict[str, list[Any]]:
+    """The values that gold accepts, as answers would have them."""
     if one.kind not in (*GOLD, EXAMPLE):
         raise CrossmatchError(f"{where} is gold of kind {one.kind!r}; positive, negative or example was expected.")
+    if one.gold is None or (not one.gold and one.kind in GOLD):
+        raise CrossmatchError(f"{where} is of kind {one.kind}, but does not say how it must be answered. Give its gold.")
     questions = {q.name: q for q in design.asked(one.block)}
     sizes = {"images": len(one.images), "captions": len(one.captions), "lists": design.shows.lists}
-    for name, accepted in (one.gold or {}).items():
+    out: dict[str, list[Any]] = {}
+    for name, accepted in one.gold.items():
         if name not in questions or questions[name].kind == "slider" or not accepted:
             raise CrossmatchError(f"{where} has gold for {name!r}, which is no choice that is asked about it. Mend it.")
-        for value in accepted:
-            check_answer((questions[name],), sizes, {name: value})
+        try:
+            out[name] = [check_answer((questions[name],), sizes, {name: value})[name] for value in accepted]
+        except CrossmatchError as error:
+            raise CrossmatchError(f"{where} is gold, but {error}") from None
+    return out
 
 
 def packed(design: Design, work: Sequence[NewItem], gold: Mapping[str, Sequence[NewItem]], seed: str) -> list[list[NewItem]]:
@@ -173,8 +200,10 @@ def packed(design: Design, work: Sequence[NewItem], gold: Mapping[str, Sequence[
                 f"--set recipe.gold_{kind}=0"
             )
     hits: list[list[NewItem]] = []
-    for _, group in groupby(work, key=lambda one: one.group or one.key):
-        together = list(group)
+    groups: dict[tuple[str, str], list[NewItem]] = {}  # in the order of the first of each
+    for one in work:
+        groups.setdefault((one.group, "" if one.group else one.key), []).append(one)
+    for together in groups.values():
         if len(together) > design.recipe.batch:
             raise CrossmatchError(f"{len(together)} items belong together, but a HIT has {design.recipe.batch}. Set recipe.batch.")
         if not hits or len(hits[-1]) + len(together) > design.recipe.batch:

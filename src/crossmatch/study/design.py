@@ -10,6 +10,7 @@ title = "…"                     what people read above the questions
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +24,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 SUFFIX = ".toml"
 SIDES = ("images", "captions", "lists")
 ONE = {"images": "image", "captions": "caption", "lists": "list"}  # how a value names one of them: image-0, caption-4
+PLACE = re.compile("(image|caption|list)-[0-9]+")
 MOST_CHOSEN = 50  # options of a question, at most
 
 Yields = Literal["judgements", "trials", "ratings", "preferences", "choices"]
@@ -225,8 +227,8 @@ def _valued(question: Question, sizes: Mapping[str, int], value: Any) -> Any:
     if value is None:
         raise CrossmatchError(f"the question {question.name!r} has no answer. Answer it.")
     if question.kind == "slider":
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not fits or not question.low <= value <= question.high:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        if not fits or not question.low <= value <= question.high:  # neither NaN nor an endless number is between them
             told = f"the answer to {question.name!r} is {shown(value):.40}; a number from {question.low:g} to {question.high:g}"
             raise CrossmatchError(f"{told} was expected. Move the slider.")
         return float(value)
@@ -341,6 +343,11 @@ def _require_whole(design: Design, where: str) -> None:
         values = [option.value for option in q.options]
         if len(set(values)) < len(values):
             raise WrongWords(f"{where}: question {q.name!r} has two options of the same value. Rename one.")
+        taken = next((value for value in values if q.among and PLACE.fullmatch(value)), None)
+        if taken:
+            raise WrongWords(
+                f"{where}: question {q.name!r} has the option {taken!r}, which names a thing that is shown. Rename it."
+            )
         if q.kind == "slider" and (q.among or q.low >= q.high):
             raise WrongWords(
                 f"{where}: the slider {q.name!r} runs from {q.low} to {q.high}; two ends were expected, and no `among`."
@@ -357,12 +364,19 @@ def _require_whole(design: Design, where: str) -> None:
                 raise WrongWords(
                     f"{where}: question {q.name!r} comes after {q.after!r}, which is not asked before it. {nearest(q.after, seen)}"
                 )
+            if before.kind == "slider":
+                raise WrongWords(
+                    f"{where}: question {q.name!r} comes after the slider {q.after!r}, which has no answers to wait for."
+                )
             unknown = [v for v in q.when if v not in {option.value for option in before.options}]
             if unknown:
                 raise WrongWords(f"{where}: question {q.name!r} is asked after {unknown[0]!r}, which is no option of {q.after!r}.")
         seen[q.name] = q
     if design.result.question and design.result.question not in seen:
         raise WrongWords(f"{where}: the result counts question {design.result.question!r}. {nearest(design.result.question, seen)}")
+    url = design.recipe.completion_url
+    if url and not url.startswith(("https://", "http://")):
+        raise WrongWords(f"{where} sends people to {url[:60]!r} at the end; an address with https:// was expected.")
     wrong = next((s for s in design.shows.shuffle if s not in SIDES), None)
     if wrong:
         raise WrongWords(f"{where} shuffles {wrong!r}; one of {', '.join(SIDES)} was expected.")

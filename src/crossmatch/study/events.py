@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -38,7 +39,7 @@ def append(
     last = connection.execute(select(head.c.number, head.c.hash).where(head.c.study == study).with_for_update()).first()
     if last is None:
         raise CrossmatchError(f"study {study} has no beginning: its chain of events was never opened. Make it anew.")
-    number, text = last.number + 1, json.dumps(body, ensure_ascii=False, sort_keys=True)
+    number, at, text = last.number + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
     found = link(last.hash, study, number, at, kind, person, claim, text)
     connection.execute(
         insert(event).values(
@@ -55,10 +56,11 @@ def begin(connection: Connection, study: int, at: float, **body: Any) -> None:
     append(connection, study, at, "new", **body)
 
 
-def events(connection: Connection, study: int, after: int = 0) -> Iterator[Row[Any]]:
-    """The events of a study in their order."""
+def events(connection: Connection, study: int, after: int = 0) -> Generator[Row[Any]]:
+    """The events of a study in their order; whoever may stop before the end closes it."""
     asked = select(event).where(event.c.study == study, event.c.number > after).order_by(event.c.number)
-    yield from connection.execution_options(yield_per=2000).execute(asked)
+    with connection.execute(asked, execution_options={"yield_per": 2000}) as rows:
+        yield from rows
 
 
 def body(connection: Connection, study: int, number: int) -> dict[str, Any]:
@@ -71,8 +73,8 @@ def body(connection: Connection, study: int, number: int) -> dict[str, Any]:
 def check_chain(campaign: Campaign, study: int) -> tuple[int, str]:
     """How many events a study has, and the last hash; a chain that does not hold is an error that says where it breaks."""
     previous, number = FIRST, 0
-    with campaign.reading() as connection:
-        for one in events(connection, study):
+    with campaign.reading() as connection, closing(events(connection, study)) as rows:
+        for one in rows:
             if one.number != number + 1:
                 raise CrossmatchError(f"event {number + 1} of study {study} is missing. Compare with a copy of the database.")
             number = one.number

@@ -23,6 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events
 from crossmatch.study.assign import design_of
+from crossmatch.study.design import Recipe
 from crossmatch.study.schema import claim, member, person, study
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def invite(
                 f"{known!r} is known as {row.role}; nobody changes from one role to another. Choose another name."
             )
         else:
-            past = {"past_tasks": past_tasks, "past_accepted": past_accepted}
+            told = {"past_tasks": past_tasks, "past_accepted": past_accepted}
+            past = {key: value for key, value in told.items() if value is not None}  # what is known stays known
             changed = update(person).where(person.c.id == row.id).values(token=hashed(token), sessions=row.sessions + 1, **past)
             connection.execute(changed)
     return token
@@ -136,6 +138,7 @@ def join(campaign: Campaign, link: str, key: str = "") -> tuple[int, Person]:
         row = connection.execute(select(study.c.id, study.c.open).where(study.c.link == link)).first()
         if row is None:
             raise CrossmatchError("this link leads to no study. Ask who sent it for another one.")
+        _require_past(design_of(connection, row.id).recipe, None, None)  # or the name would be taken for nothing
         known = checked_key(key) if key else f"guest-{secrets.token_hex(5)}"
         if connection.execute(select(person.c.id).where(person.c.key == known)).first() is not None:
             raise CrossmatchError(
@@ -155,19 +158,27 @@ def agree(campaign: Campaign, study_id: int, person_id: int) -> None:
     """A person agrees to take part; what the study asks of people's past is checked here."""
     with campaign.writing() as connection:
         design = design_of(connection, study_id)
-        row = connection.execute(select(person).where(person.c.id == person_id).with_for_update()).one()
-        need = design.recipe
-        if (row.past_tasks or 0) < need.past_tasks or (row.past_accepted or 0.0) < need.past_accepted:
-            raise CrossmatchError(
-                f"this study is for people with {need.past_tasks} tasks behind them, {100 * need.past_accepted:g} % of them "
-                "accepted. Ask who sent the link whether you are on the list."
-            )
+        row = connection.execute(select(person).where(person.c.id == person_id).with_for_update(key_share=True)).one()
+        _require_past(design.recipe, row.past_tasks, row.past_accepted)
         mine = (member.c.study == study_id, member.c.person == person_id)
         if connection.execute(select(member).where(*mine)).first() is not None:
             return
-        values = {"study": study_id, "person": person_id, "consented": True, "qualified": need.quiz == 0}
+        values = {"study": study_id, "person": person_id, "consented": True, "qualified": design.recipe.quiz == 0}
         connection.execute(insert(member).values(**values))
-        events.append(connection, study_id, campaign.now(), "consent", person_id)
+        events.append(connection, study_id, campaign.now(), "consent", person_id, name=sealed(campaign, row.key))
+
+
+def _require_past(need: Recipe, tasks: int | None, share: float | None) -> None:
+    if (tasks or 0) < need.past_tasks or (share or 0.0) < need.past_accepted:
+        raise CrossmatchError(
+            f"this study is for people with {need.past_tasks} tasks behind them, {100 * need.past_accepted:g} % of them "
+            "accepted. Ask who sent the link whether you are on the list."
+        )
+
+
+def sealed(campaign: Campaign, key: str) -> str:
+    """A name as events hold it: it cannot be read from them, but whether it was changed can be told."""
+    return hmac.new(campaign.secret, f"name/{key}".encode(), "sha256").hexdigest()[:32]
 
 
 def membership(connection: Connection, study_id: int, person_id: int) -> Any:

@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 FREE, HAD = text("state IN ('open', 'held')"), text("person IS NOT NULL")  # the rows that an index is of
+BUSY = text("state IN ('held', 'review')")  # few, and looked for by every page of an owner
 
 # A study of the campaign, as declared; people join by `link`.
 study = Table(
@@ -117,6 +118,7 @@ slot = Table(
     Column("lease", Float),
     UniqueConstraint("hit", "number"),
     Index("slot_free", "study", "id", sqlite_where=FREE, postgresql_where=FREE),
+    Index("slot_busy", "study", "state", sqlite_where=BUSY, postgresql_where=BUSY),
     Index("slot_of_person", "hit", "person", unique=True, sqlite_where=HAD, postgresql_where=HAD),
     Index("slot_held", "person", "study"),
 )  # fmt: skip

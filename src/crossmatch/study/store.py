@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.db", "pictures"
 FORMAT = 1
+SECRET_BYTES = 32
 PATIENCE_MS = 20_000  # that a writer waits for another one
 
 
@@ -52,8 +53,9 @@ class Campaign:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads, and waits for nobody."""
-        with self.engine.connect().execution_options(reads=True) as connection:
+        """A transaction that only reads, waits for nobody, and sees one state of everything."""
+        alike = {"isolation_level": "REPEATABLE READ"} if self.engine.dialect.name == "postgresql" else {}  # SQLite has no other
+        with self.engine.connect().execution_options(reads=True, **alike) as connection:
             yield connection
 
     def close(self) -> None:
@@ -70,17 +72,47 @@ def create(folder: Path, database: str = "", now: Callable[[], float] = time.tim
         return campaign
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WrongWords(f"{folder} is there and is no campaign. Name another folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # answers, and who gave them, are nobody else's
     (folder / PICTURES).mkdir()
-    handle = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(secrets.token_hex(32))
-    engine = connect(folder, database)
-    _tables().create_all(engine)
+    try:
+        engine = _begun(folder, database)
+    except BaseException:
+        _emptied(folder)
+        raise
     with whole_file(folder / DESCRIPTION, durable=True) as file:
         file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
     os.chmod(folder / DESCRIPTION, 0o600)  # a URL may hold a password
     return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
+
+
+def _begun(folder: Path, database: str) -> Engine:
+    """The secret and the tables of a new campaign; one database holds one campaign."""
+    handle = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(secrets.token_hex(SECRET_BYTES))
+    engine = connect(folder, database)
+    from sqlalchemy import inspect
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        if inspect(engine).has_table("study"):
+            raise WrongWords("the database holds a campaign already. Name another database, or open that campaign's folder.")
+        _tables().create_all(engine)
+    except DBAPIError as error:
+        engine.dispose()
+        told = str(error.orig).strip().partition("\n")[0]
+        raise CrossmatchError(f"the database cannot be used ({told}). Check the URL, and whether the server runs.") from None
+    except WrongWords:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _emptied(folder: Path) -> None:
+    """Take away what was begun, so that one can begin again."""
+    for path in (folder / SECRET, *folder.glob(f"{DATABASE}*")):
+        path.unlink(missing_ok=True)
+    (folder / PICTURES).rmdir()
 
 
 def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaign:
@@ -88,6 +120,8 @@ def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaig
     database = described(folder)
     try:
         secret = bytes.fromhex((folder / SECRET).read_text().strip())
+        if len(secret) != SECRET_BYTES:  # an empty one would sign anybody's session
+            raise ValueError(f"it has {len(secret)} bytes, and {SECRET_BYTES} were expected")
     except (OSError, ValueError) as error:
         raise CrossmatchError(
             f"the secret of {folder} cannot be read ({error}). Bring it back from a copy of the folder."

@@ -117,7 +117,8 @@ def _trials(heard: Heard) -> Yield:
     if not rows:
         return {}, told, ()
     file = quote(str(heard.folder / "trials.jsonl"))
-    verify = f"crossmatch study new bison-verify --items {file} --excludes {heard.study.name} -o CAMPAIGN"
+    data = f" --data {quote(str(heard.study.origin['data']))}" if heard.study.origin.get("data") else ""
+    verify = f"crossmatch study new bison-verify --items {file}{data} --excludes {heard.study.name} -o CAMPAIGN"
     then = [verify] * (heard.study.design.name == "bison-select") + [f"crossmatch run -m MODEL -t trials:{file}"]
     return {"trials.jsonl": as_jsonl(rows)}, told, tuple(then)
 
@@ -134,7 +135,8 @@ def _trial(heard: Heard, one: Decided) -> dict[str, Any]:
         captions = list(whole["captions"])
     images = [heard.picture(one.thing, n) for n in range(len(one.thing.images))]
     category = one.thing.body.get("category") or (whole.get("category") if isinstance(whole, Mapping) else "")
-    return {"id": one.thing.key, "images": images, "captions": captions} | ({"category": category} if category else {})
+    more = {"image_ids": list(one.thing.image_ids), "category": category}
+    return {"id": one.thing.key, "images": images, "captions": captions} | {key: value for key, value in more.items() if value}
 
 
 WINS = ("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1")

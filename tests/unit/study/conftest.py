@@ -2,7 +2,7 @@
 
 import pytest
 
-from study_lab import Clock, database_of, new_campaign
+from study_lab import Clock, careless, database_of, new_campaign
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -21,6 +21,7 @@ def campaign(request, tmp_path, clock):
 
 @pytest.fixture
 def small(tmp_path, clock):
-    """An empty campaign, on SQLite alone: for what does not depend on the database."""
+    """An empty campaign, on SQLite alone and in a hurry: for what does not depend on the database."""
     with new_campaign(tmp_path / "campaign", "", clock) as made:
+        careless(made)
         yield made

@@ -293,7 +293,7 @@ def pictures_of(offers: Sequence[Offer], folder: Path, how: str) -> Pictures | N
     Where no file is there at all, trials are of use still, with scores from a file: `how` then says what a model would need.
     """
     named = {name: offer for offer in offers for name in offer.images}
-    places = {name: place for name in named if (place := _place(name, folder)) is not None}
+    places = {name: place for name in named if (place := place_of(name, folder)) is not None}
     if not places:
         return NoPictures(how)
     absent = [(name, offer) for name, offer in named.items() if name not in places]
@@ -308,7 +308,8 @@ def pictures_of(offers: Sequence[Offer], folder: Path, how: str) -> Pictures | N
     return Pictures({name: Span(place) for name, place in places.items()}, decoded)
 
 
-def _place(name: str, folder: Path) -> Path | None:
+def place_of(name: str, folder: Path) -> Path | None:
+    """The file of this name in a folder or in its `images/`; nothing where there is none, or where the name leads out of it."""
     try:
         refuse_escape(name, "", folder)
     except CrossmatchError:

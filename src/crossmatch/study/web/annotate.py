@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import assign, people
 from crossmatch.study.assign import Hit, Nothing, NotYours, Shown
-from crossmatch.study.design import ONE, Question, from_told
-from crossmatch.study.schema import item, slot, study
+from crossmatch.study.design import ONE, Question, Shows, from_told
+from crossmatch.study.schema import item, study
 from crossmatch.study.web.guard import (
     FIELD,
     HEADER,
@@ -25,13 +25,14 @@ from crossmatch.study.web.guard import (
     require_own,
     visitor,
 )
-from crossmatch.study.web.site import Site, see, site_of
+from crossmatch.study.web.site import Site, is_api, see, site_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 PLATFORMS = ("PROLIFIC_PID", "workerId", "person")  # parameters of a link by which platforms tell who comes
 LETTERS = "ABCDEFGHIJ"
+ENDS = ("none", "limit", "closed", "qualify", "excluded")  # why the page of a HIT sends people back to the study
 
 
 # -- coming in
@@ -56,7 +57,7 @@ async def home(request: Request) -> Response:
 async def enter(request: Request) -> Response:
     """A person comes with their token: by GET a button, so that a preview of the link opens nothing; by POST they are in."""
     site, token = site_of(request), request.path_params["token"]
-    if request.method == "GET":
+    if request.method != "POST":
         return site.page("enter.html", None, token=token)
     require_own(request, None, None)
     _limit_entry(site, request)
@@ -82,7 +83,7 @@ async def join(request: Request) -> Response:
             raise Refused(404, "this link leads to no study. Ask who sent it for another one.")
         if who is not None and (not given or who.person.key == given):
             return see(f"/s/{row.name}")
-        if request.method == "GET":
+        if request.method != "POST":
             return site.page("join.html", None, design=from_told(row.design), given=given, open=row.open, error="")
         require_own(request, None, None)
         _limit_entry(site, request)
@@ -126,7 +127,7 @@ def named(connection: Connection, name: str) -> Any:
 
 async def overview(request: Request) -> Response:
     """What is asked, how far one is, and a button to begin or to go on."""
-    site = site_of(request)
+    site, end = site_of(request), request.query_params.get("end", "")
 
     def shown() -> Response:
         who = _known(site, request)
@@ -137,9 +138,8 @@ async def overview(request: Request) -> Response:
             examples = [
                 _example(row, one) for one in connection.execute(select(item).where(item.c.study == row.id, item.c.example))
             ]
-        return site.page(
-            "study.html", who, name=row.name, design=from_told(row.design), open=row.open, member=mine, code=code, examples=examples
-        )
+        told = {"member": mine, "code": code, "examples": examples, "end": end if end in ENDS else ""}
+        return site.page("study.html", who, name=row.name, design=from_told(row.design), open=row.open, **told)
 
     return await run_in_threadpool(shown)
 
@@ -161,7 +161,7 @@ async def agree(request: Request) -> Response:
 
 async def claim(request: Request) -> Response:
     """The next HIT; a page for a form, json for a script."""
-    site, api = site_of(request), request.url.path.startswith("/api/")
+    site, api = site_of(request), is_api(request)
     fields = await json_of(request) if api else await form_of(request)
     token = request.headers.get(HEADER) if api else fields.get(FIELD)
 
@@ -205,11 +205,8 @@ async def work(request: Request) -> Response:
             if held.submitted:
                 return see(f"/s/{held.name}")
             mine = people.membership(connection, held.study, who.person.id)
-            left = connection.execute(
-                select(func.count()).select_from(slot).where(slot.c.study == held.study, slot.c.state == "open")
-            ).scalar_one()
             told = payload(connection, held)
-        return site.page("work.html", who, hit=told, design=held.design, submitted=mine.submitted if mine else 0, left=left)
+        return site.page("work.html", who, hit=told, design=held.design, submitted=mine.submitted if mine else 0)
 
     return await run_in_threadpool(shown)
 
@@ -292,7 +289,8 @@ def _file(site: Site, items: tuple[Shown, ...], place: int, n: int) -> Response:
     path = site.campaign.pictures / items[place].images[n]
     if path.parent != site.campaign.pictures or not path.is_file():
         raise NotYours("there is no such picture.")
-    return FileResponse(path, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+    # no FileResponse: it tells when the file was made, and gold may have been made on another day
+    return Response(path.read_bytes(), media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
 
 
 # -- what a page is told of a HIT: nothing by which gold could be known
@@ -315,22 +313,46 @@ def payload(connection: Connection, held: Hit) -> dict[str, Any]:
 
 def _told(held: Hit, one: Shown, place: int) -> dict[str, Any]:
     address = f"/h/{held.claim}/picture/{place}"
-    return {**_faces(held.design.shows.lists, one, address), "block": one.block, "labels": list(held.design.shows.labels)}
+    return {**_faces(held.design.shows, one, address), "block": one.block}
 
 
-def _faces(lists: int, one: Shown, address: str) -> dict[str, Any]:
+def _faces(shows: Shows, one: Shown, address: str) -> dict[str, Any]:
+    places = _places(shows, len(one.images))
     return {
         "images": [f"{address}/{n}" for n in range(len(one.images))],
+        "places": places,
+        "labels": list(shows.labels) if len(shows.labels) == len(places) else [],
         "captions": list(one.captions),
-        "lists": lists,
-        "questions": [_question(q, one) for q in one.questions],
+        "lists": shows.lists,
+        "questions": [_question(q, one, places) for q in one.questions],
     }
 
 
-def _question(question: Question, one: Shown) -> dict[str, Any]:
+def _places(shows: Shows, number: int) -> list[str]:
+    """What each picture is called: by its place alone, which gives nothing away.
+
+    >>> _places(Shows(labels=("Left: look here first", "Right")), 2), _places(Shows(), 3)
+    (['Left picture', 'Right picture'], ['Picture A', 'Picture B', 'Picture C'])
+    >>> _places(Shows(lists=2), 4)
+    ['List A, picture 1', 'List A, picture 2', 'List B, picture 1', 'List B, picture 2']
+    """
+    if shows.lists:
+        size = number // shows.lists
+        return [f"List {LETTERS[n // size]}, picture {n % size + 1}" for n in range(number)]
+    labels = shows.labels if len(shows.labels) == number else ("Left", "Right") if number == 2 else ()
+    if labels:
+        return [f"{label.partition(':')[0]} picture" for label in labels]
+    return ["The picture"] if number == 1 else [f"Picture {_letter(n)}" for n in range(number)]
+
+
+def _letter(n: int) -> str:
+    return LETTERS[n] if n < len(LETTERS) else str(n + 1)
+
+
+def _question(question: Question, one: Shown, places: list[str]) -> dict[str, Any]:
     side = question.among
     among = [
-        {"value": f"{ONE[side]}-{n}", "text": _face(side, one, n), "hint": "", "shown": side, "place": n}
+        {"value": f"{ONE[side]}-{n}", "text": _face(side, one, n, places), "hint": "", "shown": side, "place": n}
         for n in range(one.sizes[side] if side else 0)
     ]
     fixed = [{"value": o.value, "text": o.text, "hint": o.hint, "shown": "", "place": -1} for o in question.options]
@@ -345,20 +367,20 @@ def _question(question: Question, one: Shown) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _face(side: str, one: Shown, n: int) -> str:
+def _face(side: str, one: Shown, n: int, places: list[str]) -> str:
     """What the button of a thing that is shown says."""
     if side == "captions":
         return one.captions[n]
     if side == "lists":
         return f"List {LETTERS[n]}"
-    return {1: "This picture", 2: ("Left", "Right")[n % 2]}.get(len(one.images), f"Picture {LETTERS[n % len(LETTERS)]}")
+    return places[n]
 
 
 def _example(row: Any, one: Any) -> dict[str, Any]:
     """An example with the answer that it should get, in words."""
     design = from_told(row.design)
     shown = assign.shown_item(design, one, row.seed, "example")
-    told = _faces(design.shows.lists, shown, "")
+    told = _faces(design.shows, shown, "")
     answers = []
     for question in shown.questions:
         accepted = (one.gold or {}).get(question.name, ())
@@ -366,5 +388,5 @@ def _example(row: Any, one: Any) -> dict[str, Any]:
                 if assign.as_declared(shown, {question.name: told_option["value"]})[question.name] in accepted]  # fmt: skip
         if said:
             answers.append({"question": question.text, "answer": " or ".join(said)})
-    return {"images": len(shown.images), "captions": told["captions"], "lists": told["lists"], "answers": answers,
-            "why": str(one.body.get("why", ""))}  # fmt: skip
+    seen = {key: told[key] for key in ("captions", "lists", "places", "labels")}
+    return {"images": len(shown.images), **seen, "answers": answers, "why": str(one.body.get("why", ""))}

@@ -16,6 +16,8 @@ from crossmatch.study.web.guard import Guarded
 from crossmatch.study.web.site import HERE, Site, failed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp
 
 
@@ -44,8 +46,9 @@ ROUTES = (
 )
 
 
-def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = None) -> ASGIApp:
-    """The pages of a campaign. `secure` marks cookies for https alone."""
+def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
+    """The pages of a campaign. `secure` marks cookies for https alone; `hosts` are the only names by which people come."""
     app = Starlette(routes=list(ROUTES), exception_handlers={CrossmatchError: failed, Exception: failed})
+    app.router.redirect_slashes = False  # else an address that is none leads to one that the Host header names
     app.state.site = site or Site(campaign, secure)
-    return Guarded(app)
+    return Guarded(app, hosts)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 COOKIE, FIELD, HEADER = "crossmatch_session", "csrf", "x-csrf-token"
 DAYS = 14  # after which a session is stale
 LARGEST = 512 * 1024  # bytes of a request's body
+LONGEST = 2000  # signs of an address
+DEEPEST = 12  # of lists within lists
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with no-referrer, browsers send our own forms with the origin "null"
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
@@ -83,6 +86,8 @@ def visitor(campaign: Campaign, request: Request) -> Visitor | None:
         number, sessions, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
     except (BadData, ValueError, TypeError):
         return None
+    if not isinstance(number, int) or not 0 < number < 2**31:
+        return None
     with campaign.reading() as connection:
         who = people.find(connection, number)
     if who is None or who.sessions != sessions:
@@ -116,8 +121,8 @@ def require_own(request: Request, who: Visitor | None, token: object) -> None:
 
 def require_origin(request: Request) -> None:
     """The page that sent this must be from here, as far as the browser tells."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    origin, host = request.headers.get("origin"), request.headers.get("host", "").lower()
+    if origin is not None and (not host or origin.lower() not in (f"http://{host}", f"https://{host}")):
         raise Refused(403, "this was sent from another site. Open the study itself.")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused(403, "this was sent from another site. Open the study itself.")
@@ -128,9 +133,11 @@ async def form_of(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise Refused(415, "a form was expected.")
     try:
-        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, strict_parsing=False, max_num_fields=50))
-    except (UnicodeDecodeError, ValueError):
-        raise Refused(400, "the form cannot be read. Reload the page.") from None
+        told = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, strict_parsing=False, max_num_fields=50))
+        require_plain(told)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise _refused(error, "the form cannot be read. Reload the page.") from None
+    return told
 
 
 async def json_of(request: Request) -> dict[str, Any]:
@@ -139,11 +146,35 @@ async def json_of(request: Request) -> dict[str, Any]:
         raise Refused(415, "json was expected.")
     try:
         told = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is no json. Reload the page.") from None
+        require_plain(told)
+    except (ValueError, RecursionError) as error:
+        raise _refused(error, "the request is no json. Reload the page.") from None
     if not isinstance(told, dict):
         raise Refused(400, "the request is no json object. Reload the page.")
     return told
+
+
+def require_plain(told: object, depth: int = 0) -> None:
+    """What can be kept and sent back: finite numbers, whole signs, no zero byte, and not nested without end."""
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(told, dict):
+        for key, value in told.items():
+            require_plain(key, depth)
+            require_plain(value, depth + 1)
+    elif isinstance(told, list):
+        for value in told:
+            require_plain(value, depth + 1)
+    elif isinstance(told, str):
+        told.encode()  # fails where half a sign is
+        if "\0" in told:
+            raise ValueError("it has a zero byte")
+    elif isinstance(told, float) and not math.isfinite(told):
+        raise ValueError("it has a number without an end")
+
+
+def _refused(error: Exception, text: str) -> Refused:
+    return error if isinstance(error, Refused) else Refused(400, text)
 
 
 # -- rates
@@ -181,47 +212,62 @@ class Rate:
 
 
 class Guarded:
-    """Security headers on every answer, and no body beyond the limit."""
+    """Security headers on every answer; no body, address or host name that is not expected. `hosts`: those by which people come."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+        self.app, self.hosts = app, frozenset(name.lower() for name in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        read, begun = 0, False
+        read = 0
 
         async def limited() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
             if read > LARGEST:
-                raise TooLarge
+                raise Refused(413, "the request is too large.")
             return message
 
         async def headed(message: Message) -> None:
-            nonlocal begun
             if message["type"] == "http.response.start":
-                begun = True
                 given = {name.lower() for name, _ in message["headers"]}
                 more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in given]
-                message = {**message, "headers": [*message["headers"], *more]}
+                ends = [(b"connection", b"close")] * (message["status"] == 413)  # what follows is not read
+                message = {**message, "headers": [*message["headers"], *more, *ends]}
             await send(message)
 
-        try:
+        refused = self._refused(scope)
+        if refused is None:
             await self.app(scope, limited, headed)
-        except TooLarge:
-            if not begun:
-                await headed(
-                    {
-                        "type": "http.response.start",
-                        "status": 413,
-                        "headers": [(b"content-type", b"text/plain"), (b"connection", b"close")],
-                    }
-                )
-                await send({"type": "http.response.body", "body": b"the request is too large."})
+        else:
+            plain = [(b"content-type", b"text/plain; charset=utf-8")]
+            await headed({"type": "http.response.start", "status": refused.status, "headers": plain})
+            await send({"type": "http.response.body", "body": str(refused).encode()})
+
+    def _refused(self, scope: Scope) -> Refused | None:
+        """Why a request is not even looked at."""
+        given = {name: value.decode("latin-1") for name, value in scope["headers"] if name in (b"host", b"content-length")}
+        host = _name(given.get(b"host", ""))
+        if self.hosts and host not in self.hosts:  # a name that somebody else made point here
+            return Refused(
+                421, f"this service is not known as {host[:80]!r}. Serve it with --url, and the address by which people come."
+            )
+        if len(scope["path"]) + len(scope["query_string"]) > LONGEST:
+            return Refused(414, "the address is too long.")
+        if "\0" in scope["path"]:
+            return Refused(404, "there is no such page.")
+        size = given.get(b"content-length", "0")
+        return Refused(413, "the request is too large.") if not size.isdigit() or int(size[:20]) > LARGEST else None
 
 
-class TooLarge(Exception):  # noqa: N818 - never seen outside of this file
-    """The body of a request is beyond the limit."""
+def _name(host: str) -> str:
+    """The name in a Host header, without the port.
+
+    >>> _name("localhost:8400"), _name("[::1]:8400"), _name("Study.example")
+    ('localhost', '::1', 'study.example')
+    """
+    known = host.lower()
+    return known[1:].partition("]")[0] if known.startswith("[") else known.partition(":")[0]

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study.assign import Nothing, NotYours
+from crossmatch.study.live import Tallies
 from crossmatch.study.store import Campaign
 from crossmatch.study.web.guard import Rate, Refused, Visitor
 
@@ -29,6 +30,7 @@ class Site:
     secure: bool = False  # whether people come by https
     entries: Rate = field(default_factory=lambda: Rate(2, 120))  # of joining and entering, for each address
     requests: Rate = field(default_factory=lambda: Rate(50, 200))  # of everything else, for each person
+    tallies: Tallies = field(default_factory=Tallies)  # what owners see of each study
     templates: Environment = field(
         default_factory=lambda: Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -51,7 +53,7 @@ def site_of(request: Request) -> Site:
 
 
 def is_api(request: Request) -> bool:
-    return request.url.path.startswith("/api/")
+    return str(request.scope["path"]).startswith("/api/")  # request.url is partly what the sender calls us
 
 
 def failed(request: Request, error: Exception) -> Response:

@@ -1,0 +1,29 @@
+// Tables that can be sorted by their headers, links that are marked when they are touched, and pages that
+// come again when their figures are there.
+
+function sortable(table) {
+  const body = table.tBodies[0];
+  const headers = [...table.tHead.rows[0].cells];
+
+  function sort(column, downwards) {
+    const value = (row) => row.cells[column].dataset.value;
+    const numbers = [...body.rows].every((row) => !Number.isNaN(Number(value(row))));
+    const compare = (a, b) => (numbers ? Number(value(a)) - Number(value(b)) : value(a).localeCompare(value(b)));
+    const rows = [...body.rows].sort((a, b) => (downwards ? compare(b, a) : compare(a, b)));
+    body.append(...rows);
+    headers.forEach((header) => header.removeAttribute("aria-sort"));
+    headers[column].setAttribute("aria-sort", downwards ? "descending" : "ascending");
+  }
+
+  headers.forEach((header, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...header.childNodes);
+    header.append(button);
+    button.addEventListener("click", () => sort(column, header.getAttribute("aria-sort") !== "descending"));
+  });
+}
+
+document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll("input[data-copy]").forEach((input) => input.addEventListener("focus", () => input.select()));
+if (document.querySelector("[data-soon]")) setTimeout(() => location.reload(), 3000);

@@ -1,0 +1,34 @@
+// Pictures as large as the window.
+
+const byId = (id) => document.getElementById(id);
+
+/** The window that shows pictures large; `open(item, n)` opens it. */
+export function makeViewer() {
+  const [dialog, image, name] = [byId("viewer"), byId("viewed"), byId("viewed-name")];
+  let item = null;
+  let place = 0;
+  const show = (n) => {
+    place = (n + item.images.length) % item.images.length;
+    image.src = item.images[place];
+    image.alt = item.places[place];
+    name.textContent = item.places[place];
+  };
+  byId("viewer-back").addEventListener("click", () => show(place - 1));
+  byId("viewer-next").addEventListener("click", () => show(place + 1));
+  byId("viewer-close").addEventListener("click", () => dialog.close());
+  image.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowLeft") show(place - 1);
+    if (event.key === "ArrowRight") show(place + 1);
+    if (event.key.toLowerCase() === "e") dialog.close();
+  });
+  const open = (shown, n) => {
+    if (!shown.images.length) return;
+    item = shown;
+    byId("viewer-back").hidden = byId("viewer-next").hidden = item.images.length < 2;
+    show(n);
+    dialog.showModal();
+  };
+  return { open };
+}

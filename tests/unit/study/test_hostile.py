@@ -1,0 +1,385 @@
+"""People who want more than they are given: other people's HITs, sessions and pages, and what is gold."""
+
+import re
+import string
+
+import pytest
+from itsdangerous import TimestampSigner
+from sqlalchemy import select
+from starlette.routing import Route
+
+from crossmatch.study import people
+from crossmatch.study.begin import NewItem, create_study
+from crossmatch.study.schema import person
+from crossmatch.study.verify import verify
+from crossmatch.study.web import guard
+from crossmatch.study.web.app import ROUTES
+from crossmatch.study.web.guard import COOKIE, Rate
+from study_lab import GOLDEN, PICTURE, a_study, book, design_of, gold, link_of, pairs
+from study_web import BASE, Browser, answers_by_caption, site_of
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
+
+
+@pytest.fixture
+def two(campaign):
+    """Anna, who has a HIT, and Ben, who would like to have it."""
+    study = a_study(campaign, *GOLDEN, "recipe.people=2", items=6, golden=4)
+    app = site_of(campaign).app
+    return Browser(app).join(campaign, study, "anna"), Browser(app).join(campaign, study, "ben"), study
+
+
+# Other people's HITs
+
+
+def test_anothers_hit_looks_like_one_that_does_not_exist(two, campaign):
+    anna, ben, study = two
+    mine = anna.claim()["claim"]
+    answers = {"answers": [{"match": "yes"}] * 5}
+    for path, method, told in (
+        ("/api/h/{}", "GET", None),
+        ("/api/h/{}/draft", "PUT", {"number": 1, "answers": []}),
+        ("/api/h/{}/submit", "POST", answers),
+        ("/h/{}", "GET", None),
+        ("/h/{}/picture/0/0", "GET", None),
+    ):
+        more = {"json": told} if told else {}
+        found = [ben.ask(method, path.format(claim), headers={"x-csrf-token": ben.csrf}, **more) for claim in (mine, "f" * 32)]
+        assert [one.status_code for one in found] == [404, 404], path
+        assert found[0].text == found[1].text
+        assert dict(found[0].headers) == dict(found[1].headers)
+    assert book(campaign, study).answers == {}
+    assert anna.api("GET", f"/h/{mine}").json()["draft"] == {"number": 0, "answers": None}
+
+
+def test_nothing_of_anothers_work_is_shown_after_it_was_submitted(two):
+    anna, ben, _ = two
+    hit = anna.claim()
+    assert anna.submit(hit).json() == {"again": False, "late": False, "counted": True, "passed": None}
+    assert ben.submit(hit).status_code == 404
+    assert ben.get(f"/h/{hit['claim']}/picture/0/0").status_code == 404
+    assert anna.get(f"/h/{hit['claim']}/picture/0/0").content == PICTURE
+
+
+# Sessions
+
+
+def forged(browser, cookie):
+    browser.http.cookies.clear()
+    browser.http.cookies.set(COOKIE, cookie, domain="127.0.0.1", path="/")
+    return browser.api("POST", "/s/eccv-hit/claim", {}).status_code
+
+
+def test_a_cookie_that_was_tampered_with_is_nobodys(two, campaign):
+    anna, ben, _ = two
+    good, other = anna.cookie, ben.cookie
+    payload, when, signature = good.rsplit(".", 2)
+    signer = guard._signer(campaign)
+    signer.secret_keys = [b"another secret"]
+    unsigned = guard._signer(campaign)
+    unsigned.salt = b"csrf"
+    for cookie in (
+        "", "x", "..", good[:-1], good[:-2] + good[-2:].swapcase(), f"{payload}.{when}", f"{payload}..{signature}",
+        f"{other.rsplit('.', 2)[0]}.{when}.{signature}", f"{payload}.{other.rsplit('.', 2)[1]}.{'A' * len(signature)}",
+        signer.dumps([1, 0, "ab"]), unsigned.dumps([1, 0, "ab"]), "a" * 4000,
+    ):  # fmt: skip
+        assert forged(anna, cookie) == 401, cookie
+    assert forged(anna, good) == 200
+
+
+@pytest.mark.parametrize(
+    "told", [[], [1], [1, 0], [1, 0, "x", 2], {"a": 1}, "text", None, 7, ["1", 0, "x"], [[1], 0, "x"], [10**30, 0, "x"]]
+)
+def test_a_session_of_another_shape_is_nobodys(two, campaign, told):
+    anna = two[0]
+    assert forged(anna, guard._signer(campaign).dumps(told)) in (401, 403)
+
+
+def test_a_stale_session_is_over(two, campaign, monkeypatch):
+    anna = two[0]
+    assert forged(anna, anna.cookie) == 200
+    now = TimestampSigner.get_timestamp
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: now(self) + guard.DAYS * 86_400 + 60)
+    assert anna.get("/s/eccv-hit").status_code == 401
+
+
+def test_a_new_invitation_ends_all_sessions_and_the_old_link(campaign):
+    a_study(campaign)
+    anna = site_of(campaign).enter(campaign, "anna")
+    assert anna.get("/s/eccv-hit").status_code == 200
+    old = people.invite(campaign, "anna")
+    new = people.invite(campaign, "anna")
+    assert anna.get("/s/eccv-hit").status_code == 401
+    assert anna.post(f"/enter/{old}", {}).status_code == 404
+    assert anna.post(f"/enter/{new}", {}).status_code == 303
+    assert anna.get("/s/eccv-hit").status_code == 200
+
+
+def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(campaign):
+    link = link_of(campaign, a_study(campaign))
+    for secure in (False, True):
+        (given,) = site_of(campaign, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
+        parts = [part.strip().lower() for part in given.split(";")]
+        assert {"httponly", "samesite=lax", "path=/"} <= set(parts)
+        assert ("secure" in parts) is secure
+        assert not any(part.startswith("domain") for part in parts)
+
+
+def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, campaign):
+    anna, ben, _ = two
+    token = people.invite(campaign, "carla")
+    ben.http.cookies.clear()
+    ben.http.cookies.set(COOKIE, anna.cookie, domain="127.0.0.1", path="/")  # planted by somebody
+    answer = ben.post(f"/enter/{token}", {})
+    assert answer.status_code == 303
+    assert answer.cookies[COOKIE] != anna.cookie
+    assert anna.cookie.split(".")[0] != answer.cookies[COOKIE].split(".")[0]
+
+
+@pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])
+def test_looking_at_a_link_opens_nothing(campaign, path):
+    """Chat programs and mail scanners ask for what is in messages, by GET and by HEAD."""
+    link, token = link_of(campaign, a_study(campaign)), people.invite(campaign, "anna", "owner")
+    visitor = site_of(campaign)
+    for method in ("GET", "HEAD"):
+        answer = visitor.ask(method, path.format(link=link, token=token))
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+    with campaign.reading() as connection:
+        assert len(connection.execute(select(person)).all()) == 1
+
+
+# Forged requests
+
+CHANGES = (("POST", "/api/s/eccv-hit/claim"), ("PUT", "/api/h/{claim}/draft"), ("POST", "/api/h/{claim}/submit"))
+FORMS = ("/s/eccv-hit/agree", "/s/eccv-hit/claim")
+
+
+@pytest.mark.parametrize("token", ["", "x", "0" * 32, "other's", "é", None])
+def test_whatever_changes_something_needs_the_secret_of_the_page(two, campaign, token):
+    anna, ben, study = two
+    mine = anna.claim()["claim"]
+    given = ben.csrf if token == "other's" else token
+    headers = {} if given is None else {"x-csrf-token": given.encode("latin-1", "replace")}
+    for method, path in CHANGES:
+        told = {"number": 1, "answers": [{"match": "yes"}] * 5}
+        assert anna.ask(method, path.format(claim=mine), json=told, headers=headers).status_code == 403, path
+    for path in FORMS:
+        fields = {} if given is None else {"csrf": given}
+        assert anna.ask("POST", path, data={**fields, "x": "y"}).status_code == 403
+    assert book(campaign, study).answers == {}
+
+
+ELSEWHERE = ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:8401"}, {"origin": "http://127.0.0.1"},
+             {"origin": "http://[::1"}, {"origin": ""}, {"origin": "http://127.0.0.1:8400.evil.example"}, {"sec-fetch-site": "cross-site"},
+             {"sec-fetch-site": "same-site"})  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", ELSEWHERE)
+def test_another_site_can_do_nothing_in_a_persons_name(two, campaign, headers):
+    anna, _, study = two
+    mine = anna.claim()["claim"]
+    for method, path in CHANGES:
+        told = {"number": 1, "answers": [{"match": "yes"}] * 5}
+        answer = anna.ask(method, path.format(claim=mine), json=told, headers={"x-csrf-token": anna.csrf, **headers})
+        assert answer.status_code in (400, 403), (path, answer.text)
+    for path in (*FORMS, f"/join/{link_of(campaign, study)}", f"/enter/{people.invite(campaign, 'dora')}"):
+        stranger = Browser(anna.app)
+        stranger.http.cookies = anna.http.cookies
+        assert stranger.post(path, {"csrf": anna.csrf}, headers=headers).status_code in (303, 400, 403)
+    assert book(campaign, study).answers == {}
+
+
+@pytest.mark.parametrize("headers", [{"origin": BASE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}])
+def test_our_own_pages_are_heard(two, headers):
+    anna = two[0]
+    assert anna.api("POST", "/s/eccv-hit/claim", {}, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "", "application/jsonp"]
+)
+def test_json_comes_as_json(two, kind):
+    anna = two[0]
+    answer = anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-type": kind, "x-csrf-token": anna.csrf})
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "multipart/form-data; boundary=x"])
+def test_forms_come_as_forms(two, kind):
+    anna = two[0]
+    answer = anna.ask("POST", "/s/eccv-hit/claim", content=f"csrf={anna.csrf}".encode(), headers={"content-type": kind})
+    assert answer.status_code == 415
+
+
+# The owner's pages
+
+OWNERS = [(method, route.path) for route in ROUTES if isinstance(route, Route) and route.path.startswith("/owner")
+          for method in sorted(route.methods or ())]  # fmt: skip
+
+
+def test_there_are_pages_for_owners():
+    assert len(OWNERS) >= 10
+
+
+@pytest.mark.parametrize(("method", "path"), OWNERS)
+def test_owners_pages_are_for_owners(two, campaign, method, path):
+    anna, ben, _ = two
+    mine = anna.claim()["claim"]
+    anna.submit(anna.api("GET", f"/h/{mine}").json())
+    known = {"study": "eccv-hit", "claim": mine, "person": "1", "person:int": "1"}
+    where = re.sub(r"{([^}]*)}", lambda name: known[name[1]], path)
+    fields = {"verdict": "approve", "was": "", "open": "no", "person": "mallory", "role": "owner"}
+    nobody = Browser(anna.app)
+    for visitor, status in ((nobody, 401), (ben, 403)):
+        more = {"data": {"csrf": visitor.csrf, **fields}} if method == "POST" else {}
+        assert visitor.ask(method, where, **more).status_code == status
+    verify(campaign)
+    with campaign.reading() as connection:
+        assert connection.execute(select(person).where(person.c.key == "mallory")).first() is None
+
+
+def test_owners_need_the_secret_of_their_pages_as_well(two, campaign):
+    boss = Browser(two[0].app).enter(campaign, "boss", "owner")
+    for where, fields in (("/owner/eccv-hit/open", {"open": "no"}), ("/owner/invite", {"person": "x", "role": "owner"})):
+        for csrf in ("", "0" * 32, two[0].csrf):
+            assert boss.post(where, {**fields, "csrf": csrf}).status_code == 403
+        assert boss.post(where, fields, headers={"origin": "http://evil.example"}).status_code == 403
+
+
+def test_a_reviewer_invites_nobody_and_closes_nothing(two, campaign):
+    reviewer = Browser(two[0].app).enter(campaign, "rita", "reviewer")
+    assert reviewer.get("/owner/eccv-hit").status_code == 200
+    assert reviewer.post("/owner/invite", {"person": "x", "role": "owner"}).status_code == 403
+    assert reviewer.post("/owner/eccv-hit/open", {"open": "no"}).status_code == 403
+    assert link_of(campaign, two[2]) not in reviewer.get("/owner/eccv-hit").text
+
+
+# What is gold
+
+
+def shape(value, claim):
+    """What can be told of a thing without reading it: keys, types, and texts with their signs made equal."""
+    if isinstance(value, dict):
+        return {key: shape(each, claim) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each, claim) for each in value]
+    if isinstance(value, str):
+        return re.sub(r"[0-9]+", "0", value.replace(claim, "CLAIM"))
+    return type(value).__name__
+
+
+def test_gold_looks_like_everything_else(small):
+    items = [*pairs(30), *gold(30)]
+    alike = [NewItem(one.key, one.images, ("a caption",), gold=one.gold, kind=one.kind) for one in items]
+    (small.pictures / "a.jpg").write_bytes(PICTURE)
+    create_study(small, design_of(*GOLDEN), alike, seed="seed")
+    anna = site_of(small).join(small, 1, "anna")
+    for _ in range(3):
+        hit = anna.claim()
+        assert len({repr(shape(one, hit["claim"])) for one in hit["items"]}) == 1
+        assert [one["images"] for one in hit["items"]] == [[f"/h/{hit['claim']}/picture/{n}/0"] for n in range(5)]
+        answers = [anna.get(one["images"][0]) for one in hit["items"]]
+        assert len({repr(sorted(one.headers.items())) for one in answers}) == 1
+        told = anna.get(f"/h/{hit['claim']}").text + repr(hit)
+        for word in ("gold", "positive", "negative", "pair-", "a.jpg", "seed"):
+            assert word not in told, word
+        anna.submit(hit, [{"match": "yes"}] * 5)
+
+
+def test_pictures_tell_nothing_of_when_their_file_was_made(two, campaign):
+    anna = two[0]
+    answer = anna.get(anna.claim()["items"][0]["images"][0])
+    assert answer.content == PICTURE
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert not {"etag", "last-modified", "content-disposition"} & set(answer.headers)
+
+
+def test_gold_stands_anywhere_in_a_hit(small):
+    study = a_study(small, *GOLDEN, "recipe.people=60", items=3, golden=1)
+    app, places = site_of(small).app, []
+    for _ in range(60):
+        hit = Browser(app).join(small, study).claim()
+        places += [n for n, one in enumerate(hit["items"]) if one["captions"][0].startswith("gold")]
+    counts = [places.count(n) for n in range(5)]
+    assert min(counts) > 8  # 24 are expected of each
+
+
+def test_nothing_tells_whether_gold_was_answered_right(two):
+    anna, ben, _ = two
+    told = []
+    for visitor, wrong in ((anna, False), (ben, True)):
+        hit = visitor.claim()
+        right = answers_by_caption(hit)
+        answers = [{"match": {"yes": "no", "no": "yes"}[one["match"]]} for one in right] if wrong else right
+        said = [
+            visitor.submit(hit, answers).json(),
+            visitor.submit(hit, answers).json(),
+            visitor.api("GET", f"/h/{hit['claim']}").json(),
+        ]
+        page = re.sub(r"[0-9a-f]{32}|[0-9A-F]{10}|anna|ben", "X", visitor.get("/s/eccv-hit").text)
+        told.append((said[:2], {k: v for k, v in said[2].items() if k not in ("claim", "items", "lease")}, page))
+    assert told[0] == told[1]
+
+
+# Script in texts
+
+
+def test_script_in_captions_and_names_is_text(campaign):
+    (campaign.pictures / "a.jpg").write_bytes(PICTURE)
+    items = [NewItem(f"{SCRIPT}-{n}", ("a.jpg",), (SCRIPT,), body={"why": SCRIPT}) for n in range(3)]
+    example = NewItem("example", ("a.jpg",), (SCRIPT,), gold={"match": ("yes",)}, kind="example", body={"why": SCRIPT})
+    study = create_study(campaign, design_of("recipe.people=2"), [*items, example])
+    app = site_of(campaign).app
+    anna = Browser(app).join(campaign, study, SCRIPT)
+    hit = anna.claim()
+    pages = [
+        anna.get(path) for path in ("/", "/s/eccv-hit", f"/h/{hit['claim']}", f"/join/{link_of(campaign, study)}?person={SCRIPT}")
+    ]
+    word = SCRIPT.replace("/", "")
+    pages += [anna.get(f"/h/{word}"), anna.get(f"/s/{word}"), anna.post(f"/s/{word}/claim", {})]
+    anna.submit(hit, [{"match": "yes"}] * 3)
+    pages += [anna.post("/s/eccv-hit/claim", {})]
+    boss = Browser(app).enter(campaign, f"boss {SCRIPT}", "owner")
+    who = "1"
+    pages += [boss.get(path) for path in ("/owner", "/owner/eccv-hit", "/owner/eccv-hit/people", f"/owner/eccv-hit/people/{who}",
+              "/owner/eccv-hit/review", f"/owner/eccv-hit/hit/{hit['claim']}", "/owner/eccv-hit/disagreement", f"/owner/{word}")]  # fmt: skip
+    for page in pages:
+        assert page.headers["content-type"].startswith("text/html"), page.url
+        for part in ("<script>alert", "<img src=x", 'onerror=alert(2)>"', "49"):
+            assert part not in page.text or (part == "49" and "{{7*7}}" in page.text), (page.url, part)
+        assert not re.search(r"<script(?![^>]* src=\"/static/)", page.text)  # nothing inline
+        bare = re.sub(r"\"[^\"]*\"", "", page.text)  # without what is quoted, as attributes are
+        assert not re.search(r"<[^>]+ on[a-z]+=", bare)
+
+
+def test_json_is_never_taken_for_a_page(two):
+    anna = two[0]
+    for answer in (
+        anna.api("POST", "/s/eccv-hit/claim", {}),
+        anna.api("GET", "/h/nosuch"),
+        anna.api("POST", "/s/nosuch/claim", {}),
+    ):
+        assert answer.headers["content-type"] == "application/json"
+
+
+# Rates
+
+
+def test_whoever_is_too_fast_is_told_to_wait(campaign):
+    study = a_study(campaign)
+    still = Rate(1, 5, now=lambda: 0.0)
+    anna = site_of(campaign, requests=still).join(campaign, study)
+    found = [anna.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(7)]
+    assert set(found[:4]) == {200}
+    assert found[-1] == 429
+    assert anna.get("/s/eccv-hit").status_code == 429
+
+
+def test_only_so_many_come_in_from_one_address(campaign):
+    link = link_of(campaign, a_study(campaign))
+    visitor = site_of(campaign, entries=Rate(1, 3, now=lambda: 0.0))
+    found = [Browser(visitor.app).post(f"/join/{link}", {}).status_code for _ in range(4)]
+    assert found == [303] * 3 + [429]
+    tries = [Browser(visitor.app).post(f"/enter/{letter}", {}).status_code for letter in string.ascii_lowercase[:3]]
+    assert tries == [429] * 3  # tokens cannot be tried out either

@@ -1,0 +1,353 @@
+"""Requests as no browser sends them: strange addresses, methods, bodies and hosts are refused, never an accident of the server."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+from starlette.routing import Route
+
+from crossmatch.study.serve import LOOPBACK, names
+from crossmatch.study.verify import verify
+from crossmatch.study.web.app import ROUTES, make_app
+from crossmatch.study.web.guard import HEADERS, LARGEST
+from study_lab import GOLDEN, a_study, answers_to, hit_of, link_of
+from study_web import Browser, answers_by_caption, require_headers, site_of
+
+
+@pytest.fixture
+def anna(campaign):
+    """Somebody who has joined."""
+    return site_of(campaign).join(campaign, a_study(campaign, *GOLDEN, items=6, golden=4), "anna")
+
+
+# Addresses
+
+STRANGE = (
+    "..", "%2e%2e", "%2e%2e%2fsecret", "..%2f..%2fsecret", "....//secret", "..\\secret", "%5c..%5csecret", "%00", "a%00b", "%0d%0aSet-Cookie:x=1",
+    "%ff%fe", "%ed%a0%80", "*", "%25", "%", "'%20OR%201=1--", "a" * 1500, "%F0%9F%90%88", "-1", "1e9", "0x1", "%E2%80%AE", "~", ";", "nosuch",
+)  # fmt: skip
+PATHS = sorted({route.path for route in ROUTES if isinstance(route, Route) and "{" in route.path})
+
+
+def filled(path, word):
+    """The path with this word in the place of each parameter, one at a time."""
+    known = {"study": "eccv-hit", "claim": "f" * 32, "place:int": "0", "n:int": "0", "person:int": "1", "token": "t", "link": "l"}
+    parts = path.split("/")
+    places = [n for n, part in enumerate(parts) if part.startswith("{")]
+    for changed in places:
+        yield "/".join(
+            word if n == changed else known[part[1:-1]] if n in places else part for n, part in enumerate(parts)
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_address_leads_out_of_the_study(anna, campaign, path):
+    boss = Browser(anna.app).enter(campaign, "boss", "owner")
+    secret = (campaign.folder / "secret").read_text()
+    for word in STRANGE:
+        for where in filled(path, word):
+            for who in (anna, boss):
+                for method in ("GET", "POST", "PUT"):
+                    answer = who.ask(
+                        method, where, headers={"x-csrf-token": who.csrf}, json={} if where.startswith("/api") else None
+                    )
+                    assert answer.status_code < 500, (method, where, answer.text)
+                    assert secret not in answer.text
+                    assert "x" not in answer.cookies
+                if answer.status_code == 200:
+                    assert where.startswith(("/enter/", "/owner/")), where
+    verify(campaign)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../guard.py", "/static/%2e%2e/guard.py", "/static/..%2fguard.py", "/static//etc/passwd", "/static/%2fetc%2fpasswd", "/static/",
+     "/static", "/static/..%5cguard.py", "/static/%00", "/static/study.css/", "/static/" + "a" * 500, "//evil.example/", "/.git/config", "/secret",
+     "/campaign.db", "/pictures/a.jpg", "/templates/base.html"],
+)  # fmt: skip
+def test_only_what_is_meant_to_be_served_is(anna, path):
+    answer = anna.get(path)
+    assert answer.status_code in (404, 405)
+    assert "location" not in answer.headers
+
+
+def test_numbers_in_an_address_are_small(anna):
+    claim = anna.claim()["claim"]
+    for number in ("99", "9" * 18, "9" * 1900, "00000000", "٣"):
+        for where in (f"/h/{claim}/picture/{number}/0", f"/h/{claim}/picture/0/{number}", f"/owner/eccv-hit/people/{number}"):
+            assert anna.get(where).status_code in (200, 403, 404), where
+    assert anna.get(f"/h/{claim}/picture/0/" + "9" * 5000).status_code == 414
+
+
+def test_a_trailing_slash_sends_nobody_elsewhere(anna):
+    for path in ("/s/eccv-hit/", "/owner/", "/alive/", "//s/eccv-hit"):
+        answer = anna.get(path, headers={"host": "evil.example"})
+        assert answer.status_code == 404
+        assert "evil" not in str(answer.headers)
+
+
+# Methods
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "DELETE", "PATCH", "PUT", "CONNECT", "BREW", "get", "PROPFIND"])
+def test_unknown_methods_do_nothing(anna, method, campaign):
+    for path in (
+        "/",
+        "/alive",
+        "/s/eccv-hit",
+        "/s/eccv-hit/claim",
+        "/api/s/eccv-hit/claim",
+        "/owner",
+        "/static/study.css",
+        "/join/x",
+    ):
+        answer = anna.ask(method, path)
+        assert answer.status_code in (404, 405), (method, path)
+        assert "access-control-allow-origin" not in answer.headers
+    verify(campaign)
+
+
+def test_head_is_get_without_a_body(anna):
+    claim = anna.claim()["claim"]
+    for path in ("/", "/alive", "/s/eccv-hit", f"/h/{claim}", f"/h/{claim}/picture/0/0", f"/api/h/{claim}", "/static/study.css"):
+        assert anna.ask("HEAD", path).status_code == anna.get(path).status_code == 200
+    assert anna.ask("HEAD", "/api/s/eccv-hit/claim").status_code == 405
+
+
+# Bodies
+
+DEEP = b'{"number":1,"answers":' + b"[" * 900 + b"]" * 900 + b"}"
+BROKEN = (
+    b"", b"{", b"null", b"[]", b'"text"', b"7", b"\xff\xfe{\x00}\x00", b"\xef\xbb\xbf{}", b"{'a':1}", b"[" * 100_000, b'{"a":' * 50_000, DEEP,
+    b'{"number":1,"answers":[NaN]}', b'{"number":1,"answers":[Infinity]}', b'{"number":1,"answers":[-Infinity]}',
+    b'{"number":1,"answers":[1e999]}', b'{"number":1,"answers":["\\ud800"]}', b'{"number":1,"answers":["\\u0000"]}',
+    b'{"number":1,"answers":[{"\\u0000":1}]}', b'{"number":1,"answers":[{"\\udfff":1}]}', b'{"number":1,"answers":[' + b"9" * 5000 + b"]}",
+    b'{"number":NaN,"answers":[]}', b'{"number":1e400,"answers":[]}', b"\x80", b"{}" * 2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BROKEN, ids=lambda body: body[:24].decode("latin-1"))
+def test_a_body_that_cannot_be_kept_is_refused(anna, campaign, body):
+    claim = anna.claim()["claim"]
+    for method, path in (("PUT", f"/h/{claim}/draft"), ("POST", f"/h/{claim}/submit"), ("POST", "/s/eccv-hit/claim")):
+        answer = anna.api(method, path, content=body)
+        assert answer.status_code in (400, 422), (path, answer.text)
+    assert anna.api("GET", f"/h/{claim}").json()["draft"] == {"number": 0, "answers": None}
+    assert anna.get(f"/h/{claim}").status_code == 200
+    verify(campaign)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "1", True, None, 2**31, 10**400, [1]])
+def test_a_draft_has_a_number(anna, number):
+    claim = anna.claim()["claim"]
+    answer = anna.api("PUT", f"/h/{claim}/draft", content=json.dumps({"number": number, "answers": []}).encode())
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "kept", [[], [None], [{"match": "no"}], ["Ünï¢ode 🐈"], [{"far": 1.5}], [[[["deep"]]]], [10**300], ["\\u0000"]]
+)
+def test_a_draft_comes_back_as_it_was(anna, kept):
+    claim = anna.claim()["claim"]
+    assert anna.api("PUT", f"/h/{claim}/draft", {"number": 1, "answers": kept}).json() == {"kept": True}
+    assert anna.api("GET", f"/h/{claim}").json()["draft"] == {"number": 1, "answers": kept}
+    assert anna.get(f"/h/{claim}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda a: a[:-1], lambda a: [*a, a[0]], lambda a: {"0": a}, lambda a: None, lambda a: [{}] * len(a), lambda a: [{"match": "maybe"}, *a[1:]],
+     lambda a: [{"match": ["yes"]}, *a[1:]], lambda a: [{"match": {"yes": 1}}, *a[1:]], lambda a: [{**a[0], "gold": True}, *a[1:]],
+     lambda a: [{"match": 10**400}, *a[1:]], lambda a: [{"match": "yes", "reason": ["wrong"]}, *a[1:]], lambda a: [["match", "yes"], *a[1:]],
+     lambda a: [{"match": "yes" * 10_000}, *a[1:]]],
+)  # fmt: skip
+def test_answers_that_are_not_options_are_refused(anna, campaign, change):
+    hit = anna.claim()
+    right = answers_by_caption(hit)
+    body = json.dumps({"answers": change(right), "seconds": None}).encode()
+    answer = anna.api("POST", f"/h/{hit['claim']}/submit", content=body)
+    assert answer.status_code == 422
+    assert len(answer.json()["error"]) < 400
+    assert anna.submit(hit, right).json()["again"] is False
+    assert answers_to(hit_of(campaign, hit["claim"])) == right
+    verify(campaign)
+
+
+@pytest.mark.parametrize("seconds", ["x", [1], {"a": 1}, [10**400] * 5, [True] * 5, -1, [[1]] * 5])
+def test_strange_times_do_not_matter(anna, seconds):
+    hit = anna.claim()
+    body = json.dumps({"answers": answers_by_caption(hit), "seconds": seconds}).encode()
+    assert anna.api("POST", f"/h/{hit['claim']}/submit", content=body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"person=%00", b"person=a%00b", b"person=%0d%0aSet-Cookie:x", b"person=%ff", b"\xff", b"a=1&" * 60, b"person=" + b"x" * 500],
+)
+def test_a_form_that_cannot_be_kept_is_refused(campaign, body):
+    link = link_of(campaign, a_study(campaign))
+    answer = site_of(campaign).ask(
+        "POST", f"/join/{link}", content=body, headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.status_code in (400, 409) or (body == b"person=%ff" and answer.status_code == 303)
+    assert "x" not in answer.cookies
+
+
+@pytest.mark.parametrize("name", ["%00", "a%0d%0aSet-Cookie:%20x=1", "%E2%80%AEevil", "x" * 300])
+def test_a_platforms_id_that_cannot_be_kept_is_refused(campaign, name):
+    link = link_of(campaign, a_study(campaign))
+    answer = site_of(campaign).post(f"/join/{link}?PROLIFIC_PID={name}", {})
+    assert answer.status_code == 409
+    assert "set-cookie" not in answer.headers
+
+
+# Sizes
+
+
+def chunks(size):
+    yield from (b"x" * 65_536 for _ in range(size // 65_536 + 1))
+
+
+@pytest.mark.parametrize("path", ["/api/s/eccv-hit/claim", "/s/eccv-hit/claim", "/join/x", "/api/h/x/submit"])
+def test_large_bodies_are_refused_whether_their_size_is_told_or_not(anna, path):
+    kind = "application/json" if path.startswith("/api") else "application/x-www-form-urlencoded"
+    for body in (b"x" * (LARGEST + 1), chunks(LARGEST)):
+        answer = anna.ask("POST", path, content=body, headers={"content-type": kind, "x-csrf-token": anna.csrf})
+        assert answer.status_code == 413
+        assert answer.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("size", ["-1", "1e3", "x", "9" * 50, str(LARGEST + 1)])
+def test_a_size_that_is_none_is_refused(anna, size):
+    assert anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-length": size}).status_code in (400, 413)
+
+
+# Hosts
+
+
+def test_on_loopback_only_names_of_loopback_are_known(campaign):
+    """A page of another site can make its own name lead here (DNS rebinding); then the origin and the host are equal."""
+    link = link_of(campaign, a_study(campaign))
+    visitor = Browser(make_app(campaign, hosts=names("127.0.0.1", "")))
+    for host in ("127.0.0.1:8400", "localhost", "LOCALHOST:1", "[::1]:8400"):
+        assert visitor.get("/alive", headers={"host": host}).status_code == 200
+    for host in (
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:8400",
+        "[::2]",
+        "",
+        "localhost.",
+        "[",
+        "127.0.0.1@evil.example",
+        "2130706433",
+    ):
+        answer = visitor.get("/alive", headers={"host": host})
+        assert answer.status_code == 421
+        assert visitor.post(f"/join/{link}", {}, headers={"host": host, "origin": f"http://{host}"}).status_code in (403, 421)
+
+
+def test_the_names_of_a_service_are_those_by_which_people_come():
+    assert names("127.0.0.1", "") == LOOPBACK
+    assert names("127.0.0.1", "https://study.example/x") == (*LOOPBACK, "study.example")
+    assert names("0.0.0.0", "https://Study.example:8443") == (*LOOPBACK, "study.example")
+    assert names("0.0.0.0", "") == ()
+
+
+@pytest.mark.parametrize("host", ["[", "]", "[::1", "a b", "evil/api/", "evil\\", "é", "x" * 1000, ":", "@", "127.0.0.1:99999999"])
+def test_strange_hosts_are_no_accident(anna, host):
+    given = {"host": host.encode("latin-1"), "x-csrf-token": anna.csrf}
+    for answer in (anna.get("/s/eccv-hit", headers=given), anna.get("/nosuch", headers=given), anna.get("/api/h/x", headers=given)):
+        assert answer.status_code < 500
+    assert anna.ask("POST", "/s/eccv-hit/claim", data={"csrf": anna.csrf}, headers=given).status_code in (303, 403)
+
+
+def test_an_accident_tells_nothing_and_has_all_headers(anna, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("crossmatch.study.assign.claim_hit", fail)
+    for answer in (anna.api("POST", "/s/eccv-hit/claim", {}), anna.post("/s/eccv-hit/claim", {})):
+        assert answer.status_code == 500
+        assert "secret detail" not in answer.text
+
+
+# On a real socket
+
+
+@pytest.fixture
+def port(small):
+    """A real server in this process."""
+    a_study(small)
+    server = uvicorn.Server(uvicorn.Config(make_app(small, hosts=LOOPBACK), port=0, log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+def spoken(port, said, wait=5.0):
+    """What a server answers to these bytes, until it closes the connection or falls silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as talk:
+        heard = b""
+        try:
+            talk.sendall(said)
+            talk.settimeout(0.5 if b"keep-alive" in said else wait)
+            while part := talk.recv(65_536):
+                heard += part
+        except OSError:
+            pass
+        return heard
+
+
+def test_what_is_no_http_is_closed(port):
+    for said in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x00" * 100,
+        b"GET / HTTP/1.1\r\n\r\n",
+    ):
+        heard = spoken(port, said, 2.0)
+        assert not heard or heard.startswith(b"HTTP/1.1 400")
+    assert b"200" in spoken(port, b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+
+def test_one_request_cannot_hide_another(port):
+    inner = b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    both = b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % len(
+        inner
+    )
+    assert spoken(port, both + inner, 2.0).count(b"HTTP/1.1") <= 2
+    twice = b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 40\r\n\r\n"
+    assert spoken(port, twice, 2.0).startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_without_end_is_cut_off(port):
+    head = b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    endless = head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65_536 + b"\r\n") * 20
+    assert b"413" in spoken(port, endless).partition(b"\r\n")[0]
+    told = head + b"Content-Length: 99999999\r\n\r\n"
+    answer = spoken(port, told)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert all(f"{name}: {value}".encode() in answer for name, value in HEADERS.items())
+
+
+def test_what_is_said_of_the_server_is_little(port):
+    answer = spoken(port, b"GET /nosuch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"404" in answer
+    assert b"traceback" not in answer.lower()
+
+
+def test_headers_are_required_of_every_answer(anna):
+    answer = anna.http.get("/alive")
+    require_headers(answer)
+    del answer.headers["content-security-policy"]
+    with pytest.raises(AssertionError):
+        require_headers(answer)

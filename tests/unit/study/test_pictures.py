@@ -1,0 +1,145 @@
+"""Pictures of a campaign are encoded anew: upright, small enough, without a word of the original, and stored once."""
+
+import hashlib
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crossmatch.benchmarks.formats.gathered import Pictures, Span, decoded
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study.pictures import LONGEST_SIDE, encoded, store_picture, store_pictures
+
+
+def a_picture(width=40, height=20, mode="RGB"):
+    rng = np.random.default_rng(0)
+    return Image.fromarray(rng.integers(0, 255, (height, width, 3), dtype=np.uint8)).convert(mode)
+
+
+def files_of(folder):
+    """Opens the files of a folder as a study does."""
+    return Pictures({path.name: Span(path) for path in folder.iterdir()}, decoded)
+
+
+def stored(tmp_path, name="a.jpg"):
+    """The picture of this name after it went into a campaign."""
+    (tmp_path / "out").mkdir(exist_ok=True)
+    file = store_picture(tmp_path / "out", name, files_of(tmp_path / "in"))
+    made = Image.open(io.BytesIO((tmp_path / "out" / file).read_bytes()))
+    made.filename = file
+    return made
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+def test_a_picture_is_named_by_the_hash_of_its_bytes(tmp_path):
+    name = store_picture(tmp_path, "a", lambda _: a_picture())
+    assert name == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() + ".jpg"
+
+
+def test_equal_pictures_are_stored_once(tmp_path):
+    files = store_pictures(tmp_path, ["a", "b", "c", "a"], lambda name: a_picture(30 if name == "c" else 40))
+    assert files["a"] == files["b"] != files["c"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({files["a"], files["c"]})
+
+
+def test_a_large_picture_becomes_smaller_and_keeps_its_shape():
+    made = Image.open(io.BytesIO(encoded(a_picture(3000, 1500), "a")))
+    assert made.size == (LONGEST_SIDE, LONGEST_SIDE // 2)
+
+
+def test_a_small_picture_keeps_its_size():
+    assert Image.open(io.BytesIO(encoded(a_picture(40, 20), "a"))).size == (40, 20)
+
+
+def test_a_very_thin_picture_keeps_one_pixel():
+    assert Image.open(io.BytesIO(encoded(a_picture(5000, 1), "a"))).size == (LONGEST_SIDE, 1)
+
+
+def test_nothing_of_the_original_file_is_handed_on(inbox, tmp_path):
+    exif = Image.Exif()
+    exif[0x010E] = "secret place"
+    a_picture().save(inbox / "a.jpg", exif=exif, comment=b"secret comment", icc_profile=b"secret profile", dpi=(300, 300))
+    made = stored(tmp_path)
+    assert b"secret" not in (tmp_path / "out" / made.filename).read_bytes()
+    assert not made.getexif()
+    assert set(made.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}
+
+
+def test_chroma_is_not_subsampled(inbox, tmp_path):
+    a_picture().save(inbox / "a.jpg")
+    assert {layer[1:3] for layer in stored(tmp_path).layer} == {(1, 1)}
+
+
+def test_a_picture_is_turned_upright(inbox, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera lay on its side
+    a_picture(40, 20).save(inbox / "a.jpg", exif=exif)
+    assert stored(tmp_path).size == (20, 40)
+
+
+def test_a_picture_that_a_function_opens_is_turned_upright_too():
+    picture = a_picture(40, 20)
+    picture.getexif()[0x0112] = 6
+    assert Image.open(io.BytesIO(encoded(picture, "a"))).size == (20, 40)
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "1", "CMYK", "RGBA", "LA", "I;16"])
+def test_pictures_of_all_kinds_become_plain_colour(mode, inbox, tmp_path):
+    grey = a_picture(mode="L")
+    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    (deep if mode == "I;16" else a_picture(mode=mode)).save(inbox / "a.tif")
+    made = stored(tmp_path, "a.tif")
+    assert made.mode == "RGB"
+    if mode == "I;16":  # its upper bits, not white
+        assert abs(np.asarray(made).mean() - np.asarray(grey).mean()) < 2
+
+
+def test_of_an_animation_the_first_frame_is_shown(inbox, tmp_path):
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue")]
+    frames[0].save(inbox / "a.gif", save_all=True, append_images=frames[1:])
+    assert stored(tmp_path, "a.gif").getpixel((10, 10))[0] > 200
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_a_mode_that_no_page_can_show_is_refused_by_name(mode, tmp_path):
+    with pytest.raises(CrossmatchError, match=rf"^image 'odd' cannot be encoded anew .*mode is {mode}.*\. Mend it\.$"):
+        store_pictures(tmp_path, ["odd"], lambda _: Image.new(mode, (4, 4)))
+
+
+def test_a_broken_picture_is_refused_by_name_with_the_number_of_others(inbox, tmp_path):
+    a_picture().save(inbox / "good.jpg")
+    (inbox / "bad.jpg").write_bytes(b"no picture")
+    (inbox / "cut.jpg").write_bytes((inbox / "good.jpg").read_bytes()[:300])
+    (tmp_path / "out").mkdir()
+    with pytest.raises(CrossmatchError, match=r"bad\.jpg cannot be opened as an image .* \(2 of 3 pictures cannot be shown\)$"):
+        store_pictures(tmp_path / "out", ["bad.jpg", "good.jpg", "cut.jpg"], files_of(inbox))
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(inbox, tmp_path):
+    Image.new("1", (30_000, 30_000)).save(inbox / "huge.png")
+    with pytest.raises(CrossmatchError, match=r"huge\.png.*Scale it down"):
+        store_pictures(tmp_path, ["huge.png"], files_of(inbox))
+
+
+def test_a_failure_says_nothing_of_an_option_that_studies_do_not_have(inbox, tmp_path):
+    (inbox / "bad.jpg").write_bytes(b"no picture")
+    with pytest.raises(CrossmatchError) as told:
+        store_pictures(tmp_path, ["bad.jpg"], files_of(inbox))
+    assert "--skip-bad" not in str(told.value)
+
+
+def test_no_unfinished_file_is_left(inbox, tmp_path):
+    (tmp_path / "out").mkdir()
+    a_picture().save(inbox / "a.jpg")
+    store_pictures(tmp_path / "out", ["a.jpg"], files_of(inbox))
+    assert all(path.suffix == ".jpg" and not path.name.startswith(".") for path in (tmp_path / "out").iterdir())
+
+
+def test_nothing_at_all_is_nothing(tmp_path):
+    assert store_pictures(tmp_path, [], lambda _: a_picture()) == {}

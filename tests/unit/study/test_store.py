@@ -1,0 +1,142 @@
+"""Campaigns: a folder that only its owner can read, a secret, and a database that does not forget."""
+
+import os
+import stat
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.study.schema import person
+from crossmatch.study.store import create, described, open_campaign
+from crossmatch.study.verify import verify
+from study_lab import Clock, a_study, database_of, new_campaign, someone, work
+
+
+def test_a_campaign_is_opened_again_as_it_was(campaign):
+    study_id = a_study(campaign)
+    work(campaign, study_id, someone(campaign, study_id))
+    again = open_campaign(campaign.folder)
+    try:
+        assert again.secret == campaign.secret
+        assert verify(again) == verify(campaign)
+    finally:
+        again.close()
+
+
+def test_nobody_else_can_read_the_folder_of_a_campaign(tmp_path):
+    before = os.umask(0)
+    try:
+        with new_campaign(tmp_path / "c") as made:
+            a_study(made)
+            assert stat.S_IMODE(made.folder.stat().st_mode) & 0o077 == 0
+            for name in ("secret", "campaign.toml"):
+                assert stat.S_IMODE((made.folder / name).stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_every_campaign_has_a_secret_of_its_own(tmp_path):
+    with new_campaign(tmp_path / "a") as one, new_campaign(tmp_path / "b") as other:
+        assert len(one.secret) == 32
+        assert one.secret != other.secret
+
+
+def test_making_a_campaign_again_opens_it(tmp_path):
+    with new_campaign(tmp_path / "c") as made:
+        a_study(made)
+        again = create(tmp_path / "c")
+        assert again.secret == made.secret
+        again.close()
+
+
+@pytest.mark.parametrize("database", ["mysql://a/b", "sqlite:///x", "postgres", "postgresql+asyncpg://a/b"])
+def test_only_postgresql_is_another_database(tmp_path, database):
+    with pytest.raises(WrongWords, match="no PostgreSQL URL"):
+        create(tmp_path / "c", database)
+
+
+def test_a_campaign_keeps_its_database(tmp_path):
+    with new_campaign(tmp_path / "c"), pytest.raises(WrongWords, match="has another database already"):
+        create(tmp_path / "c", "postgresql://nobody@127.0.0.1:1/none")
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(WrongWords, match="is there and is no campaign"):
+        create(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_is_no_campaign_says_how_to_make_one(tmp_path):
+    with pytest.raises(WrongWords, match="crossmatch study new"):
+        open_campaign(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "says"),
+    [
+        ("campaign.toml", "format = 9", "has format 9"),
+        ("campaign.toml", "x", "cannot be read"),
+        ("secret", "zz", "the secret of"),
+        ("secret", "", "the secret of"),
+    ],
+)
+def test_a_damaged_campaign_says_what_is_damaged(tmp_path, name, held, says):
+    with new_campaign(tmp_path / "c") as made:
+        (made.folder / name).write_text(held)
+        with pytest.raises(CrossmatchError, match=says):
+            open_campaign(made.folder)
+
+
+@pytest.mark.parametrize("port", [1, 99999])
+def test_a_database_that_is_not_there_leaves_nothing_and_tells_no_password(tmp_path, port):
+    with pytest.raises(CrossmatchError, match=r"cannot be (used|read)") as told:
+        create(tmp_path / "c", f"postgresql://me:hunter2@127.0.0.1:{port}/none")
+    assert "hunter2" not in str(told.value)
+    with new_campaign(tmp_path / "c") as made:  # one can begin again in the same folder
+        a_study(made)
+
+
+def test_a_database_holds_one_campaign(tmp_path, request):
+    database = database_of("postgresql", request)
+    with new_campaign(tmp_path / "a", database), pytest.raises(WrongWords, match="holds a campaign already"):
+        create(tmp_path / "b", database)
+
+
+def test_full_durability(campaign):
+    with campaign.reading() as connection:
+        if campaign.engine.dialect.name == "sqlite":
+            told = [connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous", "foreign_keys")]
+            assert told == ["wal", 2, 1]
+        else:
+            assert connection.execute(text("SHOW fsync")).scalar() == "on"
+            assert connection.execute(text("SHOW transaction_isolation")).scalar() == "repeatable read"
+
+
+def test_a_reader_sees_one_state(campaign):
+    a_study(campaign)
+    with campaign.reading() as connection:
+        before = connection.execute(select(person)).all()
+        with campaign.writing() as other:
+            other.execute(insert(person).values(key="new", role="annotator", at=1.0))
+        assert connection.execute(select(person)).all() == before
+    with campaign.reading() as connection:
+        assert len(connection.execute(select(person)).all()) == len(before) + 1
+
+
+def test_a_transaction_that_fails_leaves_nothing(campaign):
+    def fail():
+        with campaign.writing() as connection:
+            connection.execute(insert(person).values(key="new", role="annotator", at=1.0))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with campaign.reading() as connection:
+        assert connection.execute(select(person)).all() == []
+
+
+def test_the_url_of_the_database_is_kept(campaign):
+    assert described(campaign.folder).startswith("postgresql" if campaign.engine.dialect.name == "postgresql" else "")
+    assert isinstance(campaign.now, Clock)

@@ -1,0 +1,186 @@
+"""The pages of annotators in a real browser: every preset end to end by mouse and by keys, axe and a phone on every page.
+
+Pictures of all pages are kept in the folder that CROSSMATCH_SCREENSHOTS names; look at them.
+"""
+
+import pytest
+
+from crossmatch.study import people
+
+from .studies import PRESETS, files_by_content, link_of, submissions, things
+from .study_pages import answer_by_keys, answer_by_mouse, axe, fits, is_last, leave, options, tab_to, whole_study
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+
+
+# -- every preset, end to end
+
+
+@pytest.mark.parametrize("study", PRESETS)
+def test_a_study_by_mouse(study, visit, campaign, shots):
+    page = visit(f"/join/{link_of(campaign, study)}")
+    key, files = f"mouse-{study}", files_by_content(campaign)
+    page.fill("#person", key)
+    page.click("text=I agree and begin")
+    page.click("button:text-is('Start')")
+    page.wait_for_selector(".item")
+    meant = whole_study(
+        page, lambda p, n: answer_by_mouse(p, files, n), lambda p: p.click("#next"), lambda p: p.click("#submit"), shots, study
+    )
+    stored = submissions(campaign, study, key)
+    assert [things(campaign, one) for one in stored] == meant
+    assert all(len(one["seconds"]) == len(one["answers"]) and sum(one["seconds"]) > 0 for one in stored)
+    assert page.url.endswith(f"/s/{study}?end=none")
+    assert page.locator("#code").inner_text() != ""
+    assert page.evaluate("Object.keys(localStorage).filter(key => key.startsWith('crossmatch/'))") == []
+
+
+@pytest.mark.parametrize("study", PRESETS)
+def test_a_study_by_keys_alone(study, visit, campaign):
+    page = visit(f"/join/{link_of(campaign, study)}")
+    key, files = f"keys-{study}", files_by_content(campaign)
+    tab_to(page, "#person")
+    page.keyboard.type(key)
+    tab_to(page, "main button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/s/*")
+    tab_to(page, ".start button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".item")
+
+    def enter(p):
+        p.keyboard.press("Enter")
+
+    meant = whole_study(page, lambda p, n: answer_by_keys(p, files, n), enter, enter)
+    assert [things(campaign, one) for one in submissions(campaign, study, key)] == meant
+
+
+@pytest.mark.parametrize("study", PRESETS)
+def test_a_page_of_work_passes_axe_and_fits_a_phone(study, begin, shots):
+    page = begin(study, **PHONE)
+    assert axe(page) == []
+    assert fits(page)
+    if page.locator(".slider").count():
+        page.locator(".slider").tap()
+    else:
+        options(page).nth(1).tap(position={"x": 20, "y": 20})
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=shots / f"phone-{study}.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 860})
+    assert axe(page) == []
+    assert fits(page)
+
+
+# -- the other pages
+
+
+def check(page, shots, name):
+    assert axe(page) == []
+    assert fits(page)
+    page.screenshot(path=shots / f"{name}.png", full_page=True)
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert fits(page)
+    page.screenshot(path=shots / f"phone-{name}.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+
+def test_first_pages_pass_axe_and_fit_a_phone(visit, campaign, shots):
+    page = visit("/", expected="404")
+    check(page, shots, "home-nobody")
+    page.goto(f"/join/{link_of(campaign, 'eccv-hit')}")
+    check(page, shots, "join")
+    page.goto(f"/join/{link_of(campaign, 'eccv-hit')}?PROLIFIC_PID=5f0c")
+    assert page.locator("#person").count() == 0
+    assert page.get_by_text("You come as 5f0c").is_visible()
+    page.goto("/h/0123")
+    assert page.get_by_text("Who are you?").is_visible()
+    page.said[:] = [text for text in page.said if "401" not in text]
+    check(page, shots, "error")
+
+
+def test_somebody_with_a_token_reads_agrees_and_begins(visit, campaign, shots):
+    token = people.invite(campaign, "anna")
+    page = visit(f"/enter/{token}", expected="404")
+    check(page, shots, "enter")
+    page.click("text=Go in")
+    page.wait_for_selector(".choices")
+    check(page, shots, "home")
+    page.click(".choices a[href='/s/bison-verify']")
+    page.wait_for_selector(".example img")
+    assert page.get_by_text("Left picture").or_(page.get_by_text("Right picture")).count() == 1  # the answer of the example
+    check(page, shots, "study-agree")
+    page.click("text=I agree and begin")
+    page.wait_for_selector(".start")
+    check(page, shots, "study")
+    page.goto("/s/no-such-study")
+    assert page.get_by_text("There is no such study.").or_(page.get_by_text("there is no such study.")).is_visible()
+
+
+def test_a_name_that_is_taken_is_refused_in_words(begin, visit, campaign):
+    page = begin("sts")
+    other = visit(f"/join/{link_of(campaign, 'sts')}", expected="409")
+    other.fill("#person", page.key)
+    other.click("text=I agree and begin")
+    assert "somebody of this name is here already" in other.get_by_role("alert").inner_text()
+    assert axe(other) == []
+
+
+def test_the_end_shows_what_was_done_and_the_code(begin, campaign, shots):
+    page = begin("sts")
+    for _ in range(2):
+        page.locator(".slider").click()
+        leave(page, lambda: page.click("#submit"))
+    assert page.locator("h1").inner_text() == "You are done"
+    assert page.get_by_text("2 tasks").is_visible()
+    check(page, shots, "study-end")
+    page.click("text=Look for more")
+    page.wait_for_selector("text=Back to")
+    assert page.locator("#code").inner_text() != ""
+    check(page, shots, "finished")
+
+
+def answer_gold(page, right):
+    """Answer the trial questions, whose truth is known by their captions."""
+    while True:
+        text = page.locator(".said .quote").inner_text()
+        page.click(f"text=100% {'YES' if right(text) else 'NO'}")
+        if is_last(page):
+            return
+        page.click("#next")
+
+
+def test_the_code_comes_after_the_work_and_not_after_the_trial(begin, campaign, shots):
+    from sqlalchemy import select
+
+    from crossmatch.study.schema import item
+
+    with campaign.reading() as connection:
+        good = connection.execute(select(item.c.captions).where(item.c.key == "positive")).scalars().first()[0]
+    page = begin("quiz")
+    assert page.locator("#where").inner_text() == "Trial question 1 of 2"
+    answer_gold(page, lambda text: text == good)
+    leave(page, lambda: page.click("#submit"))
+    assert "the work itself begins" in page.locator("#told").inner_text()
+    work = page.url
+    page.click("text=Pause")
+    page.wait_for_selector("text=What to do")
+    assert page.locator("#code").count() == 0
+    page.click("button:text-is('Start')")
+    page.wait_for_selector(".item")
+    assert page.url == work
+    answer_gold(page, lambda text: True)
+    leave(page, lambda: page.click("#submit"))
+    assert page.url.endswith("?end=limit")
+    link = page.get_by_role("link", name="Finish with this code").get_attribute("href")
+    assert link == f"https://example.org/done?code={page.locator('#code').inner_text()}"
+    check(page, shots, "study-limit")
+
+
+def test_who_fails_the_trial_is_told_so(begin):
+    page = begin("quiz")
+    answer_gold(page, lambda text: False)
+    page.keyboard.press("ArrowLeft")
+    leave(page, lambda: page.click("#submit"))
+    assert page.url.endswith("?end=qualify")
+    assert page.get_by_text("not answered well enough").is_visible()
+    assert page.locator("#code, .start").count() == 0
