@@ -149,13 +149,15 @@ class Annotator:
         )
 
     def truth(self, seen: Seen, question: Mapping[str, Any]) -> Right | None:
-        """What is right, by gold or by the truth; values as they are shown."""
+        """What is right, by gold and by the truth; values as they are shown."""
+        found = ideal(self.key.design.name, seen, self.key.known) if self.key.design else None
         faces = Faces(seen.images, seen.captions, seen.lists)
         accepted = self.key.gold.get(faces.all, {}).get(question["name"])
-        if accepted:
-            found = tuple(o["value"] for o in question["options"] if faces.of(o["value"]) in accepted)
-            return found or None
-        return ideal(self.key.design.name, seen, self.key.known) if self.key.design else None
+        if not accepted:
+            return found
+        values = tuple(o["value"] for o in question["options"] if faces.of(o["value"]) in accepted)
+        both = tuple(value for value in values if isinstance(found, tuple) and value in found)
+        return both or values or None
 
     def answer(self, item: Mapping[str, Any], seen: Seen, lazy: bool = False) -> tuple[dict[str, Any], Right | None]:
         """A value for each question that is asked, and what is right for the first."""

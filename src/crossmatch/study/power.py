@@ -70,8 +70,8 @@ def power(
     1 0.8
     3 0.9
     """
-    confusion = _crowd(errors, len(prior), crowd)
     shares, numbers, named = _shares(prior), _numbers(people, crowd), [_rule(rule) for rule in rules]
+    confusion = _crowd(errors, len(shares), crowd)
     if not 1 <= items <= MOST_ITEMS or campaigns < 1:
         raise WrongWords(
             f"{items} items in {campaigns} campaigns were asked for; 1 to {MOST_ITEMS:,}, and at least one, were expected."

@@ -151,8 +151,8 @@ class Crowd:
 
         def come(who: Annotator) -> Callable[[], Client]:
             def joined() -> Client:
-                client = Client(base)
-                seen.add(client.join(name, who.name))
+                with opened(base) as client:
+                    seen.add(client.join(name, who.name))
                 return client
 
             return joined
@@ -213,6 +213,17 @@ def _left(campaign: Campaign, one: Study) -> tuple[int, int, int]:
     return far.open, far.held, far.review + far.done
 
 
+@contextmanager
+def opened(base: str) -> Iterator[Client]:
+    """A client who stays, unless they do not come in."""
+    client = Client(base)
+    try:
+        yield client
+    except BaseException:
+        client.close()
+        raise
+
+
 def _comer(campaign: Campaign, one: Study, base: str, who: Annotator) -> Callable[[], Client]:
     """How a person comes in: by the study's link, or by a token where the study asks for a past that its owner vouches for."""
     need = one.design.recipe
@@ -221,12 +232,12 @@ def _comer(campaign: Campaign, one: Study, base: str, who: Annotator) -> Callabl
         token = entries.invite(campaign, who.name, "annotator", need.past_tasks, need.past_accepted)
 
     def come() -> Client:
-        client = Client(base)
-        if token:
-            client.enter(token)
-            client.open(one.name)
-        else:
-            client.join(one.link, who.name)
+        with opened(base) as client:
+            if token:
+                client.enter(token)
+                client.open(one.name)
+            else:
+                client.join(one.link, who.name)
         return client
 
     return come

@@ -52,6 +52,7 @@ def source_of(words: str) -> Source:
     """What `--data WORDS` names: `collection:FOLDER`, `diorama`, or `diorama:SIZE`; no words name nothing.
 
     >>> source_of("diorama:tiny").texts["test-00000#4"]
+    'Three things outdoors.'
     >>> source_of("dioramma")
     Traceback (most recent call last):
     ...

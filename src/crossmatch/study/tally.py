@@ -204,7 +204,7 @@ class Tally:
             submitted = _submissions(connection, [row.claim for row in rows if row.kind == "review"])
         for row, body in zip(rows, told, strict=True):
             if row.kind == "claim":
-                self._held.setdefault(row.claim, (body["hit"], row.at))  # who lost a HIT and got it again began when they first had it
+                self._held.setdefault(row.claim, (body["hit"], row.at))  # who lost it and got it again has one beginning
             elif row.kind == "submit":
                 self._submitted(row, body)
             elif row.kind == "review":

@@ -22,7 +22,16 @@ SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
 
 
 @pytest.fixture
-def two(campaign):
+def two(small):
+    return both(small)
+
+
+@pytest.fixture
+def two_on_both(campaign):
+    return both(campaign)
+
+
+def both(campaign):
     """Anna, who has a HIT, and Ben, who would like to have it."""
     study = a_study(campaign, *GOLDEN, "recipe.people=2", items=6, golden=4)
     app = site_of(campaign).app
@@ -32,8 +41,8 @@ def two(campaign):
 # Other people's HITs
 
 
-def test_anothers_hit_looks_like_one_that_does_not_exist(two, campaign):
-    anna, ben, study = two
+def test_anothers_hit_looks_like_one_that_does_not_exist(two_on_both, campaign):
+    anna, ben, study = two_on_both
     mine = anna.claim()["claim"]
     answers = {"answers": [{"match": "yes"}] * 5}
     for path, method, told in (
@@ -70,13 +79,13 @@ def forged(browser, cookie):
     return browser.api("POST", "/s/eccv-hit/claim", {}).status_code
 
 
-def test_a_cookie_that_was_tampered_with_is_nobodys(two, campaign):
+def test_a_cookie_that_was_tampered_with_is_nobodys(two, small):
     anna, ben, _ = two
     good, other = anna.cookie, ben.cookie
     payload, when, signature = good.rsplit(".", 2)
-    signer = guard._signer(campaign)
+    signer = guard._signer(small)
     signer.secret_keys = [b"another secret"]
-    unsigned = guard._signer(campaign)
+    unsigned = guard._signer(small)
     unsigned.salt = b"csrf"
     for cookie in (
         "", "x", "..", good[:-1], good[:-2] + good[-2:].swapcase(), f"{payload}.{when}", f"{payload}..{signature}",
@@ -90,12 +99,12 @@ def test_a_cookie_that_was_tampered_with_is_nobodys(two, campaign):
 @pytest.mark.parametrize(
     "told", [[], [1], [1, 0], [1, 0, "x", 2], {"a": 1}, "text", None, 7, ["1", 0, "x"], [[1], 0, "x"], [10**30, 0, "x"]]
 )
-def test_a_session_of_another_shape_is_nobodys(two, campaign, told):
+def test_a_session_of_another_shape_is_nobodys(two, small, told):
     anna = two[0]
-    assert forged(anna, guard._signer(campaign).dumps(told)) in (401, 403)
+    assert forged(anna, guard._signer(small).dumps(told)) in (401, 403)
 
 
-def test_a_stale_session_is_over(two, campaign, monkeypatch):
+def test_a_stale_session_is_over(two, small, monkeypatch):
     anna = two[0]
     assert forged(anna, anna.cookie) == 200
     now = TimestampSigner.get_timestamp
@@ -103,31 +112,31 @@ def test_a_stale_session_is_over(two, campaign, monkeypatch):
     assert anna.get("/s/eccv-hit").status_code == 401
 
 
-def test_a_new_invitation_ends_all_sessions_and_the_old_link(campaign):
-    a_study(campaign)
-    anna = site_of(campaign).enter(campaign, "anna")
+def test_a_new_invitation_ends_all_sessions_and_the_old_link(small):
+    a_study(small)
+    anna = site_of(small).enter(small, "anna")
     assert anna.get("/s/eccv-hit").status_code == 200
-    old = people.invite(campaign, "anna")
-    new = people.invite(campaign, "anna")
+    old = people.invite(small, "anna")
+    new = people.invite(small, "anna")
     assert anna.get("/s/eccv-hit").status_code == 401
     assert anna.post(f"/enter/{old}", {}).status_code == 404
     assert anna.post(f"/enter/{new}", {}).status_code == 303
     assert anna.get("/s/eccv-hit").status_code == 200
 
 
-def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(campaign):
-    link = link_of(campaign, a_study(campaign))
+def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(small):
+    link = link_of(small, a_study(small))
     for secure in (False, True):
-        (given,) = site_of(campaign, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
+        (given,) = site_of(small, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
         parts = [part.strip().lower() for part in given.split(";")]
         assert {"httponly", "samesite=lax", "path=/"} <= set(parts)
         assert ("secure" in parts) is secure
         assert not any(part.startswith("domain") for part in parts)
 
 
-def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, campaign):
+def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, small):
     anna, ben, _ = two
-    token = people.invite(campaign, "carla")
+    token = people.invite(small, "carla")
     ben.http.cookies.clear()
     ben.http.cookies.set(COOKIE, anna.cookie, domain="127.0.0.1", path="/")  # planted by somebody
     answer = ben.post(f"/enter/{token}", {})
@@ -137,15 +146,15 @@ def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, campaign):
 
 
 @pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])
-def test_looking_at_a_link_opens_nothing(campaign, path):
+def test_looking_at_a_link_opens_nothing(small, path):
     """Chat programs and mail scanners ask for what is in messages, by GET and by HEAD."""
-    link, token = link_of(campaign, a_study(campaign)), people.invite(campaign, "anna", "owner")
-    visitor = site_of(campaign)
+    link, token = link_of(small, a_study(small)), people.invite(small, "anna", "owner")
+    visitor = site_of(small)
     for method in ("GET", "HEAD"):
         answer = visitor.ask(method, path.format(link=link, token=token))
         assert answer.status_code == 200
         assert "set-cookie" not in answer.headers
-    with campaign.reading() as connection:
+    with small.reading() as connection:
         assert len(connection.execute(select(person)).all()) == 1
 
 
@@ -156,7 +165,7 @@ FORMS = ("/s/eccv-hit/agree", "/s/eccv-hit/claim")
 
 
 @pytest.mark.parametrize("token", ["", "x", "0" * 32, "other's", "é", None])
-def test_whatever_changes_something_needs_the_secret_of_the_page(two, campaign, token):
+def test_whatever_changes_something_needs_the_secret_of_the_page(two, small, token):
     anna, ben, study = two
     mine = anna.claim()["claim"]
     given = ben.csrf if token == "other's" else token
@@ -167,27 +176,29 @@ def test_whatever_changes_something_needs_the_secret_of_the_page(two, campaign, 
     for path in FORMS:
         fields = {} if given is None else {"csrf": given}
         assert anna.ask("POST", path, data={**fields, "x": "y"}).status_code == 403
-    assert book(campaign, study).answers == {}
+    assert book(small, study).answers == {}
 
 
-ELSEWHERE = ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:8401"}, {"origin": "http://127.0.0.1"},
-             {"origin": "http://[::1"}, {"origin": ""}, {"origin": "http://127.0.0.1:8400.evil.example"}, {"sec-fetch-site": "cross-site"},
+ELSEWHERE = ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:8401"},
+{"origin": "http://127.0.0.1"},
+             {"origin": "http://[::1"}, {"origin": ""}, {"origin": "http://127.0.0.1:8400.evil.example"},
+             {"sec-fetch-site": "cross-site"},
              {"sec-fetch-site": "same-site"})  # fmt: skip
 
 
 @pytest.mark.parametrize("headers", ELSEWHERE)
-def test_another_site_can_do_nothing_in_a_persons_name(two, campaign, headers):
+def test_another_site_can_do_nothing_in_a_persons_name(two, small, headers):
     anna, _, study = two
     mine = anna.claim()["claim"]
     for method, path in CHANGES:
         told = {"number": 1, "answers": [{"match": "yes"}] * 5}
         answer = anna.ask(method, path.format(claim=mine), json=told, headers={"x-csrf-token": anna.csrf, **headers})
         assert answer.status_code in (400, 403), (path, answer.text)
-    for path in (*FORMS, f"/join/{link_of(campaign, study)}", f"/enter/{people.invite(campaign, 'dora')}"):
+    for path in (*FORMS, f"/join/{link_of(small, study)}", f"/enter/{people.invite(small, 'dora')}"):
         stranger = Browser(anna.app)
         stranger.http.cookies = anna.http.cookies
         assert stranger.post(path, {"csrf": anna.csrf}, headers=headers).status_code in (303, 400, 403)
-    assert book(campaign, study).answers == {}
+    assert book(small, study).answers == {}
 
 
 @pytest.mark.parametrize("headers", [{"origin": BASE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}])
@@ -223,7 +234,7 @@ def test_there_are_pages_for_owners():
 
 
 @pytest.mark.parametrize(("method", "path"), OWNERS)
-def test_owners_pages_are_for_owners(two, campaign, method, path):
+def test_owners_pages_are_for_owners(two, small, method, path):
     anna, ben, _ = two
     mine = anna.claim()["claim"]
     anna.submit(anna.api("GET", f"/h/{mine}").json())
@@ -234,25 +245,25 @@ def test_owners_pages_are_for_owners(two, campaign, method, path):
     for visitor, status in ((nobody, 401), (ben, 403)):
         more = {"data": {"csrf": visitor.csrf, **fields}} if method == "POST" else {}
         assert visitor.ask(method, where, **more).status_code == status
-    verify(campaign)
-    with campaign.reading() as connection:
+    verify(small)
+    with small.reading() as connection:
         assert connection.execute(select(person).where(person.c.key == "mallory")).first() is None
 
 
-def test_owners_need_the_secret_of_their_pages_as_well(two, campaign):
-    boss = Browser(two[0].app).enter(campaign, "boss", "owner")
+def test_owners_need_the_secret_of_their_pages_as_well(two, small):
+    boss = Browser(two[0].app).enter(small, "boss", "owner")
     for where, fields in (("/owner/eccv-hit/open", {"open": "no"}), ("/owner/invite", {"person": "x", "role": "owner"})):
         for csrf in ("", "0" * 32, two[0].csrf):
             assert boss.post(where, {**fields, "csrf": csrf}).status_code == 403
         assert boss.post(where, fields, headers={"origin": "http://evil.example"}).status_code == 403
 
 
-def test_a_reviewer_invites_nobody_and_closes_nothing(two, campaign):
-    reviewer = Browser(two[0].app).enter(campaign, "rita", "reviewer")
+def test_a_reviewer_invites_nobody_and_closes_nothing(two, small):
+    reviewer = Browser(two[0].app).enter(small, "rita", "reviewer")
     assert reviewer.get("/owner/eccv-hit").status_code == 200
     assert reviewer.post("/owner/invite", {"person": "x", "role": "owner"}).status_code == 403
     assert reviewer.post("/owner/eccv-hit/open", {"open": "no"}).status_code == 403
-    assert link_of(campaign, two[2]) not in reviewer.get("/owner/eccv-hit").text
+    assert link_of(small, two[2]) not in reviewer.get("/owner/eccv-hit").text
 
 
 # What is gold
@@ -287,7 +298,7 @@ def test_gold_looks_like_everything_else(small):
         anna.submit(hit, [{"match": "yes"}] * 5)
 
 
-def test_pictures_tell_nothing_of_when_their_file_was_made(two, campaign):
+def test_pictures_tell_nothing_of_when_their_file_was_made(two, small):
     anna = two[0]
     answer = anna.get(anna.claim()["items"][0]["images"][0])
     assert answer.content == PICTURE
@@ -325,25 +336,26 @@ def test_nothing_tells_whether_gold_was_answered_right(two):
 # Script in texts
 
 
-def test_script_in_captions_and_names_is_text(campaign):
-    (campaign.pictures / "a.jpg").write_bytes(PICTURE)
+def test_script_in_captions_and_names_is_text(small):
+    (small.pictures / "a.jpg").write_bytes(PICTURE)
     items = [NewItem(f"{SCRIPT}-{n}", ("a.jpg",), (SCRIPT,), body={"why": SCRIPT}) for n in range(3)]
     example = NewItem("example", ("a.jpg",), (SCRIPT,), gold={"match": ("yes",)}, kind="example", body={"why": SCRIPT})
-    study = create_study(campaign, design_of("recipe.people=2"), [*items, example])
-    app = site_of(campaign).app
-    anna = Browser(app).join(campaign, study, SCRIPT)
+    study = create_study(small, design_of("recipe.people=2"), [*items, example])
+    app = site_of(small).app
+    anna = Browser(app).join(small, study, SCRIPT)
     hit = anna.claim()
     pages = [
-        anna.get(path) for path in ("/", "/s/eccv-hit", f"/h/{hit['claim']}", f"/join/{link_of(campaign, study)}?person={SCRIPT}")
+        anna.get(path) for path in ("/", "/s/eccv-hit", f"/h/{hit['claim']}", f"/join/{link_of(small, study)}?person={SCRIPT}")
     ]
     word = SCRIPT.replace("/", "")
     pages += [anna.get(f"/h/{word}"), anna.get(f"/s/{word}"), anna.post(f"/s/{word}/claim", {})]
     anna.submit(hit, [{"match": "yes"}] * 3)
     pages += [anna.post("/s/eccv-hit/claim", {})]
-    boss = Browser(app).enter(campaign, f"boss {SCRIPT}", "owner")
+    boss = Browser(app).enter(small, f"boss {SCRIPT}", "owner")
     who = "1"
     pages += [boss.get(path) for path in ("/owner", "/owner/eccv-hit", "/owner/eccv-hit/people", f"/owner/eccv-hit/people/{who}",
-              "/owner/eccv-hit/review", f"/owner/eccv-hit/hit/{hit['claim']}", "/owner/eccv-hit/disagreement", f"/owner/{word}")]  # fmt: skip
+              "/owner/eccv-hit/review", f"/owner/eccv-hit/hit/{hit['claim']}", "/owner/eccv-hit/disagreement",
+              f"/owner/{word}")]  # fmt: skip
     for page in pages:
         assert page.headers["content-type"].startswith("text/html"), page.url
         for part in ("<script>alert", "<img src=x", 'onerror=alert(2)>"', "49"):
@@ -366,19 +378,19 @@ def test_json_is_never_taken_for_a_page(two):
 # Rates
 
 
-def test_whoever_is_too_fast_is_told_to_wait(campaign):
-    study = a_study(campaign)
+def test_whoever_is_too_fast_is_told_to_wait(small):
+    study = a_study(small)
     still = Rate(1, 5, now=lambda: 0.0)
-    anna = site_of(campaign, requests=still).join(campaign, study)
+    anna = site_of(small, requests=still).join(small, study)
     found = [anna.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(7)]
     assert set(found[:4]) == {200}
     assert found[-1] == 429
     assert anna.get("/s/eccv-hit").status_code == 429
 
 
-def test_only_so_many_come_in_from_one_address(campaign):
-    link = link_of(campaign, a_study(campaign))
-    visitor = site_of(campaign, entries=Rate(1, 3, now=lambda: 0.0))
+def test_only_so_many_come_in_from_one_address(small):
+    link = link_of(small, a_study(small))
+    visitor = site_of(small, entries=Rate(1, 3, now=lambda: 0.0))
     found = [Browser(visitor.app).post(f"/join/{link}", {}).status_code for _ in range(4)]
     assert found == [303] * 3 + [429]
     tries = [Browser(visitor.app).post(f"/enter/{letter}", {}).status_code for letter in string.ascii_lowercase[:3]]

@@ -27,8 +27,9 @@ export function drawItem(item, say, enlarge, active) {
   const seen = make("div", "seen");
   const rest = make("div", "rest");
   if (item.images.length && !chosenFrom) seen.append(drawPictures(item, enlarge));
-  if (item.captions.length && !sides.has("captions")) seen.append(drawCaptions(item.captions));
-  if (item.images.length === 1 && !chosenFrom) element.classList.add("beside");
+  const beside = item.images.length === 1 && !chosenFrom; // what is asked stands beside the picture, below what is said of it
+  if (item.captions.length && !sides.has("captions")) (beside ? rest : seen).append(drawCaptions(item.captions));
+  element.classList.toggle("beside", beside);
   element.append(seen);
   const fields = item.questions.map((question, n) => drawQuestion(item, question, n, say, enlarge));
   fields.forEach((field, n) => field.element.addEventListener("focusin", () => active(item.questions[n])));

@@ -1,0 +1,236 @@
+"""The rules of assignment under any sequence of events, held against a model in plain Python.
+
+People come, claim, answer, vanish and come back, too late or not; reviewers change their minds; studies close and open. After each
+step no slot is filled twice, nobody has an item twice, and everything can be told from the events.
+"""
+
+import contextlib
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from sqlalchemy import select
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import people
+from crossmatch.study.assign import VERDICTS, Nothing, NotYours, claim_hit, keep_draft, review, set_open, submit
+from crossmatch.study.schema import claim, hit_item, slot
+from crossmatch.study.store import create
+from crossmatch.study.verify import verify
+from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, someone
+
+LEASE = 60.0  # minutes
+PEOPLE = 2  # of each HIT
+LIMIT = 3  # HITs of a person, in the first study
+
+
+@dataclass
+class Slot:
+    """What the model knows of a slot."""
+
+    state: str = "open"
+    claim: str = ""
+    until: float = 0.0
+
+
+@dataclass
+class Mine:
+    """What the model knows of a claim."""
+
+    study: int
+    person: int
+    hit: int
+    slot: int
+    submitted: bool = False
+    counted: bool = False
+
+
+@dataclass
+class Model:
+    """The rules, said again, slowly."""
+
+    slots: dict[int, Slot] = field(default_factory=dict)  # in the order in which they are handed out
+    hits: dict[int, int] = field(default_factory=dict)  # of a slot
+    studies: dict[int, int] = field(default_factory=dict)  # of a slot
+    items: dict[int, set[int]] = field(default_factory=dict)  # of a HIT
+    claims: dict[str, Mine] = field(default_factory=dict)
+    had: dict[int, dict[int, int]] = field(default_factory=dict)  # of a person: the HIT in which they had each item
+    open: dict[int, bool] = field(default_factory=dict)
+
+    def held(self, study: int, person: int) -> str | None:
+        """The claim that a person has not finished and nobody took over."""
+        return next(
+            (slot.claim for number, slot in self.slots.items() if slot.state == "held" and self.studies[number] == study
+             and self.claims[slot.claim].person == person), None)  # fmt: skip
+
+    def free(self, study: int, person: int, now: float) -> int | None:
+        """The first slot that a person may have."""
+        mine = [one for one in self.claims.values() if one.person == person]
+        done = [one for one in mine if one.study == study and one.submitted]
+        if not self.open[study] or any(one.study != study for one in mine) or (study == 1 and len(done) >= LIMIT):
+            return None
+        for number, slot in self.slots.items():
+            if self.studies[number] != study or not (slot.state == "open" or (slot.state == "held" and slot.until < now)):
+                continue
+            hit, had = self.hits[number], self.had.get(person, {})
+            seen = any(each in had and had[each] != hit for each in self.items[hit])
+            if not seen and all(one.hit != hit for one in done):
+                return number
+        return None
+
+
+class Rules(RuleBasedStateMachine):
+    """Two studies that exclude each other; HITs share their gold."""
+
+    crowd, claims = Bundle("crowd"), Bundle("claims")
+
+    @initialize()
+    def begin(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock, self.model = Clock(), Model()
+        self.campaign = create(Path(self.folder.name) / "c", "", self.clock)
+        careless(self.campaign)
+        more = (*GOLDEN, f"recipe.people={PEOPLE}", "recipe.batch=2")
+        a_study(self.campaign, *more, f"recipe.hits_per_person={LIMIT}", items=8, golden=3, name="first")
+        a_study(self.campaign, *more, items=4, golden=2, name="second", excludes=["first"])
+        with self.campaign.reading() as connection:
+            for row in connection.execute(select(slot).order_by(slot.c.id)):
+                self.model.slots[row.id], self.model.hits[row.id], self.model.studies[row.id] = Slot(), row.hit, row.study
+            for row in connection.execute(select(hit_item)):
+                self.model.items.setdefault(row.hit, set()).add(row.item)
+        self.model.open = {1: True, 2: True}
+
+    def teardown(self):
+        self.campaign.close()
+        self.folder.cleanup()
+
+    # -- what can happen
+
+    @rule(target=crowd)
+    def join(self):
+        who = someone(self.campaign, 1)
+        people.agree(self.campaign, 2, who)
+        return who
+
+    @rule(minutes=st.sampled_from([1.0, LEASE - 1, LEASE, LEASE + 1]))
+    def wait(self, minutes):
+        self.clock.wait(minutes)
+
+    @rule(target=claims, who=crowd, study=st.sampled_from([1, 1, 1, 2]))
+    def claim(self, who, study):
+        model, lease = self.model, self.clock() + 60 * LEASE
+        before, number = model.held(study, who), model.free(study, who, self.clock())
+        try:
+            token = claim_hit(self.campaign, study, who)
+        except Nothing as nothing:
+            assert (before, number) == (None, None), f"the model has slot {number} for {who}: {nothing.why}"
+            return multiple()
+        if before is not None:
+            assert token == before
+            model.slots[model.claims[token].slot].until = lease
+            return multiple()
+        assert number is not None, f"the model has nothing for {who}"
+        hit = model.hits[number]
+        lost = next((t for t, one in model.claims.items() if (one.person, one.hit, one.submitted) == (who, hit, False)), None)
+        assert lost in (None, token)
+        model.claims[token] = Mine(study, who, hit, number)
+        model.slots[number] = Slot("held", token, lease)
+        for each in model.items[hit]:
+            model.had.setdefault(who, {})[each] = hit
+        return multiple() if lost else token
+
+    @rule(token=claims, wrong=st.booleans(), match=st.sampled_from(["yes", "no"]))
+    def submit(self, token, wrong, match):
+        one = self.model.claims[token]
+        place = self.model.slots[one.slot]
+        receipt = submit(self.campaign, token, one.person, answers_to(hit_of(self.campaign, token), match, wrong))
+        assert receipt.again is one.submitted
+        if one.submitted:
+            return
+        counts = place.state == "held" and place.claim == token
+        late = not counts or place.until < self.clock()
+        assert (receipt.counted, receipt.late) == (counts, late)
+        one.submitted, one.counted = True, counts
+        if counts:
+            place.state = "review" if wrong else "done"
+
+    @rule(token=claims, who=crowd)
+    def meddle(self, token, who):
+        """Somebody else submits it, or keeps a draft of it."""
+        if self.model.claims[token].person == who:
+            return
+        for act in (lambda: submit(self.campaign, token, who, []), lambda: keep_draft(self.campaign, token, who, 1, [])):
+            with contextlib.suppress(NotYours):
+                act()
+                raise AssertionError("another's HIT was touched")
+
+    @rule(token=claims)
+    def answer_badly(self, token):
+        one = self.model.claims[token]
+        if not one.submitted:
+            with contextlib.suppress(CrossmatchError):
+                submit(self.campaign, token, one.person, [{"match": "perhaps"}] * 4)
+                raise AssertionError("an answer that is no option was taken")
+
+    @rule(token=claims, verdict=st.sampled_from(VERDICTS))
+    def review(self, token, verdict):
+        one = self.model.claims[token]
+        if not one.submitted:
+            with contextlib.suppress(NotYours):
+                review(self.campaign, token, None, verdict)
+                raise AssertionError("what was not submitted was reviewed")
+            return
+        place = self.model.slots[one.slot]
+        theirs = place.claim == token and place.state in ("review", "done")
+        one.counted = theirs and verdict == "approve"
+        assert review(self.campaign, token, None, verdict) is one.counted
+        if theirs:
+            self.model.slots[one.slot] = Slot("done", token) if one.counted else Slot()
+
+    @rule(token=consumes(claims))
+    def vanish(self, token):
+        """Nobody ever hears of this claim again."""
+
+    @rule(study=st.sampled_from([1, 2]))
+    def close_or_open(self, study):
+        self.model.open[study] = not self.model.open[study]
+        set_open(self.campaign, study, self.model.open[study])
+
+    # -- what always holds
+
+    @invariant()
+    def slots_are_those_of_the_model(self):
+        with self.campaign.reading() as connection:
+            seen = {row.id: (row.state, row.claim or "") for row in connection.execute(select(slot))}
+        assert seen == {number: (one.state, one.claim) for number, one in self.model.slots.items()}
+
+    @invariant()
+    def nothing_is_filled_twice(self):
+        with self.campaign.reading() as connection:
+            rows = connection.execute(select(claim)).all()
+            held = [row.claim for row in connection.execute(select(slot.c.claim).where(slot.c.claim.is_not(None)))]
+        assert max(Counter(row.hit for row in rows if row.counted).values(), default=0) <= PEOPLE
+        assert max(Counter(row.slot for row in rows if row.counted).values(), default=0) <= 1
+        assert len(held) == len(set(held))  # a slot that is held is held by one claim, and by no other slot's
+        answered = Counter((row.person, each) for row in rows if row.submitted for each in self.model.items[row.hit])
+        assert max(answered.values(), default=0) <= 1
+        assert {row.id: row.counted for row in rows} == {token: one.counted for token, one in self.model.claims.items()}
+
+    @invariant()
+    def nobody_is_in_two_studies_that_exclude_each_other(self):
+        places = {(one.person, one.study) for one in self.model.claims.values()}
+        assert max(Counter(person for person, _ in places).values(), default=0) <= 1
+
+    @invariant()
+    def the_events_tell_the_same(self):
+        verify(self.campaign)
+
+
+Rules.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
+test_the_rules_of_assignment = Rules.TestCase
