@@ -42,6 +42,7 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/pictures/make_kinds_sheet.py
 	$(BIN)/python docs/pictures/make_scenes_sheet.py
+	$(BIN)/python docs/pictures/make_study_pictures.py
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_text_results.py
 	$(BIN)/python docs/make_trial_results.py

@@ -5,9 +5,10 @@
 prints one json line per case. One judgement is a claim and a submission: a HIT of one pair and one gold pair, three people to each,
 with sessions, csrf tokens, the chain of events, and a database that has everything on the disk before it says so (SQLite with
 synchronous=FULL, PostgreSQL with fsync). The service is a process of its own, as `study serve` starts it; pictures are not fetched.
-`p95_ms` is the 95th percentile of the time of a whole judgement, `p95_request_ms` of a single request; nobody thinks between two, so
-that 20 people who wait for 200 ms on average make 100 judgements a second and no more. `errors` are answers other than 200 (nothing is tried twice),
-`overshoot` are HITs with more answers than were asked for; afterwards the events are replayed and compared (`study verify`).
+`p95_ms` is the 95th percentile of the time of a whole judgement, `p95_request_ms` of a single request. Nobody thinks between two
+requests, so that 20 people who wait for 200 ms on average make 100 judgements a second and no more. `errors` are answers other
+than 200 (nothing is tried twice), `overshoot` are HITs with more answers than were asked for; afterwards the events are replayed
+and compared (`study verify`).
 
 The other cases: 100,000 items from a jsonl file in a new study, five answers wanted to each (limit: 60 s), and the owner's page of
 that study (limit: 1 s; the slowest of several visits, the first included).

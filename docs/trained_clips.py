@@ -29,7 +29,7 @@ TUNED = {
     "hard pairs": "clip-hard-pairs",
     "hard pairs, drawn as the originals": "clip-hard-pairs-camera",
 }
-NOISE = (0.2, 0.4, 0.6)
+NOISE = (0.3, 0.6)
 FINER = ("Ipos2T", "Ineg2T", "Tpos2I", "Tneg2I")
 KEYS = (("SugarCrepe", "diorama/sugarcrepe", "accuracy"), ("I2T", "diorama/bivlc", "i2t"), ("T2I", "diorama/bivlc", "t2i"),
         ("Group", "diorama/bivlc", "group"), *((name, "diorama/bivlc", name.lower()) for name in FINER))  # fmt: skip

@@ -26,7 +26,7 @@ SETTINGS = ("fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_con
 PATIENCE = 60.0  # seconds for the server to come up
 
 
-class NoPostgres(Exception):
+class NoPostgres(Exception):  # noqa: N818 - it says what is missing
     """There is no PostgreSQL on this machine: apt-get install postgresql"""
 
 

@@ -16,7 +16,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.scores import Embeddings, Scores
 from crossmatch.models import make_model
-from crossmatch.models.abilities import ImageEncoder, Source, TextEncoder, scores_of
+from crossmatch.models.abilities import ImageEncoder, Source, TextEncoder, known_by, scores_of
 from crossmatch.models.cache import BATCH, ScoreCache, require_pictures
 from crossmatch.models.embedding_cache import kept_embeddings
 from crossmatch.models.pipeline import image_vectors
@@ -93,7 +93,7 @@ def seen_images(model: object, collection: Collection, cache: ScoreCache | None 
             return Embeddings(said.image_ids, said.image_vectors, None, None, said.similarity)
     elif isinstance(model, ImageEncoder):
         require_pictures(collection)
-        with kept_embeddings(cache, signature_of(model)) as shelf:
+        with kept_embeddings(cache, known_by(model)) as shelf:
             vectors = image_vectors(model, collection, batch=BATCH, shelf=shelf)
         return Embeddings(collection.image_ids, vectors, None, None, getattr(model, "similarity", "cosine"))
     raise CrossmatchError(

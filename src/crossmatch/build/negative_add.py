@@ -8,12 +8,12 @@ from crossmatch.build.negative_additions import fitting, may_be_there, qualities
 from crossmatch.build.negative_contrasts import contrasts, near
 from crossmatch.build.negative_kinds import NO_THING, Mentioned, kind_of
 from crossmatch.build.negative_replace import PHOTOS, Option, suits, suits_word
-from crossmatch.build.phrases import Phrase, Reading
+from crossmatch.build.phrases import Phrase, Reading, listed
 from crossmatch.language.tags import NOUNS
 from crossmatch.language.words import article, is_word
 
 NEARBY = ("next to {}", "near {}", "beside {}", "with {} nearby", "with {} in the background")
-PLACED = frozenset("on in near by under at beside next".split())
+PLACED = listed("on in near by under at beside next")
 DETERMINED = frozenset({"a", "an", "the", "two", "three", "four", "his", "her", ""})
 ENDS = NOUNS | {"VBG", "VBN", "RB", "PRP", "RP"}
 
@@ -73,7 +73,9 @@ def _takes_a_quality(reading: Reading, phrase: Phrase) -> bool:
     tags, first = reading.tags, phrase.first
     named = "NNP" in tags[phrase.nouns : phrase.last + 1] or phrase.name in NO_THING | PHOTOS or phrase.name in contrasts()
     headless = phrase.determiner == "" and not phrase.many
-    participle = first > 1 and tags[first - 1] == "VBG" and tags[first - 2] == "IN" and phrase.determiner == ""  # near moving trucks
+    participle = (
+        first > 1 and tags[first - 1] == "VBG" and tags[first - 2] == "IN" and phrase.determiner == ""
+    )  # near moving trucks
     return phrase.determiner in DETERMINED and not (phrase.adjectives or phrase.owned or named or headless or participle)
 
 

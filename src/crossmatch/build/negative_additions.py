@@ -54,11 +54,11 @@ SCENES = {
         "snowman; igloo; campfire; reindeer; helicopter; sled; frozen waterfall",
     ),
     "sport": (
-        "tennis baseball batter racket racquet bat ball court player pitcher umpire soccer frisbee skateboard skateboarder ramp game",
+        "tennis baseball batter racket racquet bat ball court player pitcher umpire soccer frisbee skateboard skateboarder ramp",
         "mascot; drone; trophy; cheerleader; golf cart; trampoline; brass band; wheelchair",
     ),
     "meadow": (
-        "field grass elephant giraffe zebra cow sheep horse tree park pasture herd bear goat zoo fence forest garden kite hill bird",
+        "field grass elephant giraffe zebra cow sheep horse tree park pasture herd bear goat zoo fence forest garden kite bird",
         "scarecrow; windmill; tractor; campfire; tent; waterfall; picnic basket; wishing well",
     ),
 }
@@ -91,6 +91,13 @@ NOT_WITH = {
     "moonlit": "night dark evening",
     "flooded": "water flood river ocean sea lake pond wave beach",
     "antique": "old vintage",
+    "ruined": "broken damaged hole destroyed old crumbling",
+    "broken": "damaged missing old torn cracked",
+    "cracked": "broken damaged old",
+    "torn": "ripped old worn broken",
+    "rusty": "rust rusted old metal",
+    "abandoned": "old empty broken deserted",
+    "crying": "sad upset tears baby",
 }
 
 

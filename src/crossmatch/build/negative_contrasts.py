@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 
+from crossmatch.build.phrases import listed
 from crossmatch.language.wordnet import synsets
 
 # Qualities of one kind. Groups in brackets are near each other, so that none of them contradicts the others.
 CONTRASTS = {
     "colour": """
-        red maroon crimson scarlet pink orange; blue navy turquoise teal aqua purple; green lime turquoise teal; yellow gold golden beige
-        tan orange; black dark; white cream beige silver; brown tan beige maroon; purple violet lavender pink; pink red; orange red
-        yellow; gray grey silver
+        red maroon crimson scarlet pink orange; blue navy turquoise teal aqua purple; green lime turquoise teal; yellow gold
+        golden beige tan orange; black dark; white cream beige silver; brown tan beige maroon; purple violet lavender pink; pink
+        red; orange red yellow; gray grey silver
     """,
     "size": "large big huge giant massive enormous oversized; small little tiny miniature mini",
     "tallness": "tall; short",
     "age": "young younger little; old older elderly aged",
-    "material": "wooden wood; metal steel iron metallic silver; plastic; glass; brick; stone concrete marble; leather; paper cardboard",
+    "material": """
+        wooden wood; metal steel iron metallic silver; plastic; glass; brick; stone concrete marble; leather; paper cardboard
+    """,
     "fullness": "full filled packed crowded; empty bare vacant",
     "wetness": "wet rainy soaked; dry dusty",
     "cleanness": "clean tidy neat; dirty messy filthy cluttered muddy",
@@ -32,22 +35,35 @@ CONTRASTS = {
     "raw": "raw uncooked; cooked fried grilled baked roasted",
 }  # fmt: skip
 # Comparatives and synonyms are recognised, and never put into a caption.
-UNOFFERED = frozenset(
-    {
-        "younger", "older", "maroon", "crimson", "scarlet", "navy", "lime", "teal", "aqua", "gold", "golden", "grey", "dark", "tan",
-        "cream", "violet", "lavender", "wood", "steel", "iron", "metallic", "mini", "opened", "shut", "aged", "massive", "beige",
-        "oversized", "filled", "packed", "vacant", "soaked", "filthy", "clear", "bright", "light", "dim", "gray", "silver", "turquoise",
-        "flowered", "circular", "rectangular", "warm", "steaming", "icy", "uncooked", "cooked", "concrete", "marble", "cardboard",
-        "leather", "little", "paper",
-    }
-)  # fmt: skip
+UNOFFERED = listed(
+    """
+    aged aqua beige bright cardboard circular clear concrete cooked cream crimson dark dim filled filthy flowered gold
+    golden gray grey icy iron lavender leather light lime little marble maroon massive metallic mini navy older opened
+    oversized packed paper rectangular scarlet shut silver soaked steaming steel tan teal turquoise uncooked vacant violet
+    warm wood younger
+    """
+)
 # Qualities that can be seen and whose opposites are WordNet's.
-OPPOSED = ("narrow", "wide", "deep", "shallow", "thin", "thick", "indoor", "outdoor", "rural", "urban", "male", "female", "colorful")
+OPPOSED = (
+    "narrow",
+    "wide",
+    "deep",
+    "shallow",
+    "thin",
+    "thick",
+    "indoor",
+    "outdoor",
+    "rural",
+    "urban",
+    "male",
+    "female",
+    "colorful",
+)
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 FIGURES = {str(n): name for n, name in enumerate(NUMBERS, start=2)}
 
-# Relations: what stands between two things, and what may stand there instead. The second column says of what kind the thing after it
-# must be: a surface, a vessel (something to be in), a place to be inside of, a vehicle, anything that can be seen, or anything.
+# Relations: what stands between two things, and what may stand there instead. The second column says of what kind the thing after
+# it must be: a surface, a vessel (something to be in), a place to be inside of, a vehicle, anything that can be seen, or anything.
 PLACES = (
     ("on top of", "seen", ("underneath", "next to", "behind")),
     ("in front of", "seen", ("behind",)),
@@ -56,7 +72,6 @@ PLACES = (
     ("close to", "seen", ("far from",)),
     ("inside of", "inside", ("outside of",)),
     ("outside of", "inside", ("inside of",)),
-    ("out of", "vessel", ("into",)),
     ("on", "surface", ("under", "beside", "behind")),
     ("on", "vehicle", ("beside", "behind", "in front of")),
     ("on", "vessel", ("under", "beside")),
@@ -122,18 +137,20 @@ DEEDS = (
 )
 KINDS = {
     "surface": """
-        table; couch; chair; bench; bed; desk; counter; shelf; stool; stove; rug; roof; bridge; plate; dresser; mattress; blanket; towel;
-        stage; tray; toilet; board; branch; pillow; cabinet; platform; seat; cutting board; ledge; stand
+        table; couch; chair; bench; bed; desk; counter; shelf; stool; stove; rug; roof; bridge; plate; dresser; mattress;
+        blanket; towel; stage; tray; toilet; board; branch; pillow; cabinet; platform; seat; cutting board; ledge; stand
     """,
     "vehicle": "car; truck; bus; motorcycle; bicycle; train; boat; horse; elephant; skateboard; surfboard; camel; scooter; tractor",
-    "vessel": "bowl; basket; box; sink; vase; cup; suitcase; bag; bathtub; cage; bucket; jar; crate; pot; pan; drawer; oven; bottle",
+    "vessel": """
+        bowl; basket; box; sink; vase; cup; suitcase; bag; bathtub; cage; bucket; jar; crate; pot; pan; drawer; oven; bottle
+    """,
     "inside": """
-        kitchen; bathroom; bedroom; living room; office; house; building; store; restaurant; barn; train station; room; car; bus; truck;
-        garage; tent; church; museum; hotel; airport; library; hospital; shop; cage; refrigerator; closet
+        kitchen; bathroom; bedroom; living room; office; house; building; store; restaurant; barn; train station; room; car;
+        bus; truck; garage; tent; church; museum; hotel; airport; library; hospital; shop; cage; refrigerator; closet
     """,
     "outdoors": """
-        beach; street; road; sidewalk; tennis court; ramp; hill; mountain; field; park; forest; ocean; river; lake; runway; baseball field;
-        desert; yard; parking lot; zoo
+        beach; street; road; sidewalk; tennis court; ramp; hill; mountain; field; park; forest; ocean; river; lake; runway;
+        baseball field; desert; yard; parking lot; zoo
     """,
     "worn": "hat; tie; glasses; helmet; scarf; backpack; umbrella; camera; beard",
 }

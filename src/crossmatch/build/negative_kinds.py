@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from crossmatch.build.negative_objects import above, aliases, groups_of
-from crossmatch.build.phrases import Reading
+from crossmatch.build.phrases import Reading, listed
 from crossmatch.language.forms import lemma, uncounted
 from crossmatch.language.scene_phrases import LIVING
 from crossmatch.language.wordnet import Synset, meaning
@@ -26,29 +25,35 @@ KINDS = (
     ("luggage", ("luggage", "bag")),
     ("container", ("container", "vessel", "tableware", "crockery")),
     ("game", ("athletic game", "game", "sport")),
-    ("device", ("electronic equipment", "machine", "appliance", "computer", "telephone", "instrument", "timepiece", "sports implement")),
-    ("place", ("road", "tract", "body of water", "geological formation", "park", "path", "land", "forest", "court", "shore", "field")),
+    (
+        "device",
+        ("electronic equipment", "machine", "appliance", "computer", "telephone", "instrument", "timepiece", "sports implement"),
+    ),
+    (
+        "place",
+        ("road", "tract", "body of water", "geological formation", "park", "path", "land", "forest", "court", "shore", "field"),
+    ),
 )
 FOODS = frozenset({"dish", "eaten", "fruit", "vegetable", "vegetables", "drink"})
 OTHERWISE = {"office": "room", "fire hydrant": "thing", "hydrant": "thing", "garage": "room", "airport": "building", "hay": "thing"}
 TOPICS = {6: "thing", 20: "plant"}  # lexicographers' files
-PEOPLE = frozenset({"person", "people", "group", "couple", "crowd", "family", "team", "child", "kid", "adult", "someone", "pair", "friend"})
+PEOPLE = frozenset(
+    {"person", "people", "group", "couple", "crowd", "family", "team", "child", "kid", "adult", "someone", "pair", "friend"}
+)
 THINGS = frozenset({"clothing", "toy", "vehicle", "furniture", "food", "luggage", "container", "device", "thing"})
 ANIMATE = frozenset({"person", "animal"})
 # What is no thing of its own: pictures, sides, times, amounts, surroundings.
-NO_THING = frozenset(
-    {
-        "air", "amount", "area", "arrangement", "assortment", "back", "background", "base", "bit", "body", "bottom", "bunch", "center",
-        "centre", "close", "close-up", "closeup", "collection", "color", "colour", "corner", "couple", "crowd", "day", "daytime", "display",
-        "distance", "edge", "end", "family", "foreground", "front", "group", "half", "head", "herd", "image", "inside", "item", "kind",
-        "left", "light", "line", "lot", "middle", "motion", "night", "nighttime", "number", "object", "other", "outdoors", "outside",
-        "pair", "part", "photo", "photograph", "picture", "piece", "pile", "place", "portion", "reflection", "rest", "right", "row", "scene",
-        "section", "series", "set", "setting", "shade", "shadow", "shape", "shot", "show", "side", "sideline", "size", "sky", "slice",
-        "someone", "something", "space", "spot", "stack", "style", "sun", "sunset", "surface", "team", "thing", "things", "time", "top",
-        "trick", "type", "variety", "view", "way", "weather", "work", "world", "use", "top", "game", "match", "trip", "race", "hand",
-        "arm", "cityscape", "landscape", "skyline", "portrait", "reflection", "face", "mouth", "eye", "leg", "foot", "ear", "hair", "neck", "nose", "lap", "shoulder", "paw", "tail", "trunk", "name",
-    }
-)  # fmt: skip
+NO_THING = listed(
+    """
+    air amount area arm arrangement assortment back background base bit body bottom bunch center centre cityscape close
+    close-up closeup collection color colour corner couple crowd day daytime display distance ear edge end eye face family
+    foot foreground front game group hair half hand head herd image inside item kind landscape lap left leg light line lot
+    match middle motion mouth name neck night nighttime nose number object other outdoors outside pair part paw photo
+    photograph picture piece pile place portion portrait race reflection rest right row scene section series set setting
+    shade shadow shape shot shoulder show side sideline size sky skyline slice someone something space spot stack style sun
+    sunset surface tail team teddy thing things time top trick trip trunk type use variety view way weather work world
+    """
+)
 
 
 @lru_cache(1 << 14)
@@ -95,10 +100,7 @@ class Mentioned:
     def qualities(self) -> frozenset[tuple[str, str]]:
         """(noun, adjective) of every phrase."""
         return frozenset(
-            (phrase.name, reading.words[at])
-            for reading in self.readings
-            for phrase in reading.phrases
-            for at in phrase.adjectives
+            (phrase.name, reading.words[at]) for reading in self.readings for phrase in reading.phrases for at in phrase.adjectives
         )
 
     @cached_property
@@ -117,6 +119,8 @@ class Mentioned:
         may have been dogs and cats.
         """
         head = noun.split(" ")[-1]
+        if head.endswith("er") and len(head) > 4 and any(word.startswith(head[:-2]) for word in self.words):  # hikers go hiking
+            return False
         if aliases(noun) & self.nouns.keys() or noun in self.words or (head in self.nouns and " " in noun):
             return False
         own = meaning(noun, "n") or meaning(head, "n")
@@ -138,19 +142,21 @@ class Mentioned:
         )
 
 
-def mentioned(readings: Iterable[Reading]) -> Mentioned:
-    return Mentioned(tuple(readings))
-
-
 def animate(noun: str) -> bool:
+    """Whether it is a person or an animal, or many of them.
+
+    >>> animate("zebra"), animate("crowd"), animate("bus")
+    (True, True, False)
+    """
     return noun in LIVING or kind_of(noun) in ANIMATE
 
 
-def of_kind(noun: str, wanted: str, words: Sequence[str] = ()) -> bool:
-    """Whether a noun is of a kind that a rule asks for."""
-    kind = kind_of(noun)
-    tests = {"": True, "animate": animate(noun), "person": kind == "person", "thing": kind in THINGS, "seen": bool(kind)}
-    return tests.get(wanted, kind == wanted) or noun in words
+def of_kind(noun: str, wanted: str) -> bool:
+    """Whether a noun is of a kind that a rule asks for: a kind, `animate`, `thing` for whatever can be handled, or nothing for all.
 
-
-__all__ = ["ANIMATE", "NO_THING", "Mentioned", "animate", "field", "kind_of", "mentioned", "of_kind"]
+    >>> of_kind("dog", "animate"), of_kind("dog", "thing"), of_kind("cup", "thing")
+    (True, False, True)
+    """
+    if wanted == "animate":
+        return animate(noun)
+    return not wanted or kind_of(noun) in (THINGS if wanted == "thing" else {wanted})

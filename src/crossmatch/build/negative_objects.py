@@ -1,4 +1,4 @@
-"""Which things may take each other's place in a caption: families of common things that can be seen, in groups that exclude each other.
+"""Which things may take each other's place in a caption: families of common things that can be seen, in groups.
 
 A group holds names that may be said of the same thing ("couch", "sofa"), so that none of them contradicts another; the groups of a
 family are told apart at a glance. The first name of a group is put into captions, unless it stands in brackets: such things are
@@ -42,9 +42,9 @@ FAMILIES = {
     "on wheels": "skateboarder; motorcyclist, biker; cyclist, bicyclist; roller skater; unicyclist; jogger",
     "role": "police officer, policeman, cop; firefighter, fireman; chef, cook; soldier; nurse; waiter, waitress; clown; painter",
     "road vehicle": """
-        [car, taxi, sedan, suv, jeep, cab, vehicle, convertible]; truck, pickup, pickup truck, dump truck, tow truck, fire truck, semi;
-        [bus, school bus, double decker, coach]; [motorcycle, motorbike, bicycle, bike, moped, scooter, cycle]; tractor; ambulance;
-        tram, trolley, streetcar; bulldozer; horse carriage; tank
+        [car, taxi, sedan, suv, jeep, cab, vehicle, convertible]; truck, pickup, pickup truck, dump truck, tow truck, fire
+        truck, semi; [bus, school bus, double decker, coach]; [motorcycle, motorbike, bicycle, bike, moped, scooter, cycle];
+        tractor; ambulance; tram, trolley, streetcar; bulldozer; horse carriage; tank
     """,
     "train": "train, locomotive, passenger train, subway train; [bus]; truck; tram, trolley, streetcar; [car]; tractor; airship",
     "aircraft": "airplane, plane, jet, aircraft, jetliner, airliner, biplane; helicopter; hot-air balloon; blimp; glider; rocket",
@@ -60,43 +60,48 @@ FAMILIES = {
         hammock; wheelchair; beanbag; throne; swing
     """,
     "furniture": """
-        [table, dining table, dinner table, coffee table, picnic table, desk, counter, countertop]; couch, sofa; bench; bed; bookshelf,
-        bookcase, shelf; dresser, wardrobe; piano; trunk
+        [table, dining table, dinner table, coffee table, picnic table, desk, counter, countertop]; couch, sofa; bench; bed;
+        bookshelf, bookcase, shelf; dresser, wardrobe; piano; trunk
     """,
     "bed": "[bed, bunk bed, mattress]; couch, sofa; hammock; bench; carpet, rug; haystack",
     "room": """
-        [room]; kitchen, kitchenette; bathroom, restroom, washroom; bedroom, hotel room; living room, lounge, den; [dining room]; office;
-        classroom; garage; library; attic; [hallway]
+        [room]; kitchen, kitchenette; bathroom, restroom, washroom; bedroom, hotel room; living room, lounge, den; [dining
+        room]; office; classroom; garage; library; attic; [hallway]
     """,
     "fixture": """
         [toilet, commode, urinal]; [sink]; [bathtub, tub]; [shower]; [refrigerator, fridge, freezer]; [oven, stove]; [microwave];
         [dishwasher]; washing machine; fish tank, aquarium; fireplace; vending machine; piano; pool table; treadmill
     """,
     "container": """
-        [plate, platter]; [bowl]; [tray]; [cup, mug]; [glass]; basket; bucket, pail; jar; [box, carton, crate]; [pan, skillet]; [pot];
-        wheelbarrow; cauldron
+        [plate, platter]; [bowl]; [tray]; [cup, mug]; [glass]; basket; bucket, pail; jar; [box, carton, crate]; [pan, skillet];
+        [pot]; wheelbarrow; cauldron
     """,
     "luggage": """
-        [suitcase, luggage, bag, backpack, briefcase, purse, handbag]; guitar case; wooden crate; barrel; toolbox; bucket; pillow; drum
+        [suitcase, luggage, bag, backpack, briefcase, purse, handbag]; guitar case; wooden crate; barrel; toolbox; bucket;
+        pillow; drum
     """,
     "vase": "[vase]; teapot; bucket, pail; lantern; candlestick; fishbowl; jar; trophy",
     "dish": """
         pizza; [sandwich, burger, hamburger, cheeseburger, panini]; [hot dog, hotdog]; salad; [cake, cupcake, birthday cake]; pie;
         [donut, doughnut, bagel, pastry, muffin]; burrito, taco; omelet, omelette; pancake, waffle; lobster; pretzel; steak
     """,
-    "eaten": "pizza; soup, stew; sushi; pasta, spaghetti; cake; salad; ice cream; popcorn; steak, beef; bread, toast; rice; cereal; meat",
+    "eaten": """
+        pizza; soup, stew; sushi; pasta, spaghetti; cake; salad; ice cream; popcorn; steak, beef; bread, toast; rice; cereal;
+        meat
+    """,
     "fruit": """
-        banana; apple; orange; pear; lemon, lime; strawberry; grape; pineapple; watermelon, melon; coconut; peach; mango; cherry; kiwi
+        banana; apple; orange; pear; lemon, lime; strawberry; grape; pineapple; watermelon, melon; coconut; peach; mango;
+        cherry; kiwi
     """,
     "vegetable": """
-        broccoli; cauliflower; cabbage; corn; spinach; celery; asparagus; [lettuce]; [carrot]; [tomato]; [potato]; [onion]; [pepper];
-        [cucumber, pickle]; [mushroom]; [pea]; [bean]
+        broccoli; cauliflower; cabbage; corn; spinach; celery; asparagus; [lettuce]; [carrot]; [tomato]; [potato]; [onion];
+        [pepper]; [cucumber, pickle]; [mushroom]; [pea]; [bean]
     """,
     "vegetables": "carrot; tomato; potato; onion; pepper; cucumber; mushroom; radish; pumpkin; eggplant; pea; bean; beet; turnip",
     "drink": "coffee, espresso; beer; wine; milk; juice, lemonade; tea; soda, coke; whiskey, liquor",
     "garment": """
-        [shirt, t-shirt, blouse, jersey]; [jacket, coat]; [sweater, sweatshirt, hoodie]; [suit, tuxedo]; [dress, gown]; [skirt]; [vest];
-        [uniform]; kimono; bathrobe, robe; wetsuit; raincoat; apron; kilt; cape
+        [shirt, t-shirt, blouse, jersey]; [jacket, coat]; [sweater, sweatshirt, hoodie]; [suit, tuxedo]; [dress, gown]; [skirt];
+        [vest]; [uniform]; kimono; bathrobe, robe; wetsuit; raincoat; apron; kilt; cape
     """,
     "hat": "hat, cap; helmet; crown, tiara; turban; wig; veil; headband, bandana",
     "neckwear": "[tie, necktie, bow tie]; scarf; medal; necklace; whistle; stethoscope; bandana; lei",
@@ -104,46 +109,63 @@ FAMILIES = {
         [umbrella, parasol]; flag; fishing rod; lantern; balloon; sword; trumpet; ladder; torch; guitar; shovel
     """,
     "racket": """
-        [tennis racket, tennis racquet, racket, racquet]; [baseball bat, bat]; golf club; hockey stick; fishing rod; guitar; broom; sword
+        [tennis racket, tennis racquet, racket, racquet]; [baseball bat, bat]; golf club; hockey stick; fishing rod; guitar;
+        broom; sword
     """,
-    "thrown": "[frisbee, disc]; [kite]; [ball, tennis ball, baseball, soccer ball]; boomerang; snowball; balloon; javelin; water bottle",
+    "thrown": """
+        [frisbee, disc]; [kite]; [ball, tennis ball, baseball, soccer ball]; boomerang; snowball; balloon; javelin; water
+        bottle
+    """,
     "flown": "[kite]; balloon; drone; flag; paper airplane",
     "game": "tennis; baseball, softball; soccer; golf; basketball; volleyball; hockey; cricket; chess; badminton; rugby",
     "gadget": """
-        [laptop, laptop computer, notebook]; [computer, desktop computer]; [phone, cell phone, cellphone, cellular phone, smartphone,
-        mobile phone, telephone]; [camera]; [television, tv]; [tablet]; [monitor, computer monitor]; radio; typewriter; calculator;
-        telescope; microscope; record player; sewing machine
+        [laptop, laptop computer, notebook]; [computer, desktop computer]; [phone, cell phone, cellphone, cellular phone,
+        smartphone, mobile phone, telephone]; [camera]; [television, tv]; [tablet]; [monitor, computer monitor]; radio;
+        typewriter; calculator; telescope; microscope; record player; sewing machine
     """,
     "small gadget": """
-        [remote, remote control, controller, game controller]; [computer mouse]; [keyboard, computer keyboard]; flashlight; calculator;
-        hammer; harmonica; stapler; flute
+        [remote, remote control, controller, game controller]; [computer mouse]; [keyboard, computer keyboard]; flashlight;
+        calculator; hammer; harmonica; stapler; flute
     """,
     "tool": """
-        [knife]; [fork]; [spoon]; [toothbrush]; [scissors]; hammer; screwdriver; paintbrush; pencil; comb, hairbrush; feather; candle;
-        chopstick
+        [knife]; [fork]; [spoon]; [toothbrush]; [scissors]; hammer; screwdriver; paintbrush; pencil; comb, hairbrush; feather;
+        candle; chopstick
     """,
     "read": "book; newspaper; magazine; map; letter; scroll; comic book",
-    "way": "[street, road, avenue, highway, roadway, lane, freeway]; river; hallway, corridor; [sidewalk]; trail, path; [track]; canal; alley",
+    "way": """
+        [street, road, avenue, highway, roadway, lane, freeway]; river; hallway, corridor; [sidewalk]; trail, path; [track];
+        canal; alley
+    """,
     "ground": "snow; sand; mud; grass; gravel; [dirt]",
     "land": """
-        [field, pasture, meadow, grassland, lawn, plain]; forest, woods, jungle; desert; swamp, marsh; parking lot; vineyard; cave; canyon;
-        [park]; [yard, backyard]; cemetery; stadium
+        [field, pasture, meadow, grassland, lawn, plain]; forest, woods, jungle; desert; swamp, marsh; parking lot; vineyard;
+        cave; canyon; [park]; [yard, backyard]; cemetery; stadium
     """,
-    "shore": "beach, seashore; runway, tarmac; rooftop; bridge; farm; football field; [street, road]; golf course; mountain; train platform",
+    "shore": """
+        beach, seashore; runway, tarmac; rooftop; bridge; farm; football field; [street, road]; golf course; mountain; train
+        platform
+    """,
     "water": "[ocean, sea]; [lake, pond]; [river, stream, creek]; swimming pool, pool; fountain; bathtub",
-    "court": "tennis court, court; [baseball field, baseball diamond]; basketball court; soccer field; golf course; ice rink; bowling alley",
+    "court": """
+        tennis court, court; [baseball field, baseball diamond]; basketball court; soccer field; golf course; ice rink;
+        bowling alley
+    """,
     "rise": "[mountain]; [hill, slope, hillside, ski slope]; sand dune, dune; staircase; volcano; escalator",
     "house": """
-        [building]; [house, home, cottage, cabin]; church, cathedral; barn; castle; [skyscraper]; lighthouse; windmill; pyramid; temple;
-        gas station; greenhouse; circus tent
+        [building]; [house, home, cottage, cabin]; church, cathedral; barn; castle; [skyscraper]; lighthouse; windmill; pyramid;
+        temple; gas station; greenhouse; circus tent
     """,
-    "indoors": "[restaurant, cafe, diner]; [store, shop]; museum; library; church; hospital; gym; theater; bank; barn; train station",
+    "indoors": """
+        [restaurant, cafe, diner]; [store, shop]; museum; library; church; hospital; gym; theater; bank; barn; train station
+    """,
     "post": """
-        [stop sign, street sign, sign]; [traffic light, stoplight, traffic signal]; [parking meter]; [fire hydrant, hydrant]; mailbox;
-        phone booth; statue, sculpture; fountain; flagpole; windmill; scarecrow; totem pole
+        [stop sign, street sign, sign]; [traffic light, stoplight, traffic signal]; [parking meter]; [fire hydrant, hydrant];
+        mailbox; phone booth; statue, sculpture; fountain; flagpole; windmill; scarecrow; totem pole
     """,
     "tower": "clock tower; lighthouse; windmill; castle; water tower; chimney; pyramid; skyscraper; [steeple]",
-    "on the wall": "[clock]; [mirror]; [painting, picture frame]; [television, tv]; dartboard; thermometer; antlers; birdcage; chandelier",
+    "on the wall": """
+        [clock]; [mirror]; [painting, picture frame]; [television, tv]; dartboard; thermometer; antlers; birdcage; chandelier
+    """,
     "flower": "flower, rose, tulip, daisy, bouquet; balloon; feather; candle; mushroom; pinecone; peacock feather",
     "tree": "[tree]; cactus; tent; statue; windmill; telephone booth; haystack; lamppost",
     "toy": "[teddy bear, stuffed animal, stuffed bear, teddy]; doll; puppet; rubber duck; snow globe; toy robot; rocking horse",

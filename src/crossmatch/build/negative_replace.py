@@ -8,7 +8,7 @@ from typing import NamedTuple
 from crossmatch.build.negative_contrasts import FIGURES, NUMBERS, PLACES, contrasts, deeds, kinds, near
 from crossmatch.build.negative_kinds import NO_THING, Mentioned, kind_of, of_kind
 from crossmatch.build.negative_objects import above, aliases, groups_of, sex, siblings
-from crossmatch.build.phrases import Phrase, Reading
+from crossmatch.build.phrases import Phrase, Reading, listed
 from crossmatch.language.forms import inflected, lemma, uncounted
 from crossmatch.language.tags import VERBS, describes
 from crossmatch.language.wordnet import meaning
@@ -25,7 +25,13 @@ class Option(NamedTuple):
 
 
 # Families whose members fit only after some verbs, and those whose members fit no longer after some words.
-ONLY_AFTER = {"ridden": {"ride"}, "flown": {"fly"}, "on waves": {"ride", "on"}, "in snow": {"ride", "on"}, "carried": {"hold", "carry"}}
+ONLY_AFTER = {
+    "ridden": {"ride"},
+    "flown": {"fly"},
+    "on waves": {"ride", "on"},
+    "in snow": {"ride", "on"},
+    "carried": {"hold", "carry"},
+}
 NOT_AFTER = {"furniture": {"at"}, "gadget": {"on"}, "eaten": {"a", "an"}}
 PLACE_FAMILIES = frozenset({"land", "shore", "way", "water", "rise", "ground", "court"})
 OF = frozenset({"container", "vase", "luggage", "drink"})  # what may be full of something
@@ -70,7 +76,7 @@ def replace_object(reading: Reading, known: Mentioned) -> Iterator[Option]:
 
 
 def listed_name(reading: Reading, phrase: Phrase) -> tuple[int, str]:
-    """Where the name of a phrase's thing begins, and the name, with the words before it that belong to it: "stop sign", "polar bear"."""
+    """Where the name of a phrase's thing begins, and the name, with the words that belong to it: "stop sign", "polar bear"."""
     head = lemma(reading.words[phrase.last], "n")
     adjective = phrase.nouns - 1
     if adjective in phrase.adjectives:
@@ -174,25 +180,31 @@ def _opposites(reading: Reading, phrase: Phrase, at: int, known: Mentioned) -> I
 
 # Which things have a quality of a kind: by the kind of thing, and by name.
 SUITS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "colour": (frozenset("clothing toy vehicle furniture container device thing building room animal".split()), frozenset({"flower"})),
-    "size": (frozenset("toy vehicle furniture container device thing building room animal food plant".split()), frozenset()),
-    "tallness": (frozenset("building plant".split()), frozenset()),
+    "colour": (
+        listed("clothing toy vehicle furniture container device thing building room animal"),
+        frozenset({"flower"}),
+    ),
+    "size": (listed("toy vehicle furniture container device thing building room animal food plant"), frozenset()),
+    "tallness": (listed("building plant"), frozenset()),
     "age": (frozenset({"animal"}), frozenset({"man", "woman", "person", "lady", "couple", "guy", "gentleman"})),
-    "material": (frozenset("furniture container thing building".split()), frozenset({"floor", "fence", "wall"})),
-    "fullness": (frozenset("container furniture room vehicle".split()), frozenset({"parking lot", "street", "glass", "stadium"})),
+    "material": (listed("furniture container thing building"), frozenset({"floor", "fence", "wall"})),
+    "fullness": (listed("container furniture room vehicle"), frozenset({"parking lot", "street", "glass", "stadium"})),
     "wetness": (frozenset({"place"}), frozenset({"dog", "street", "road", "sidewalk"})),
-    "cleanness": (frozenset("room furniture container device".split()), frozenset({"toilet", "floor", "sink", "street"})),
+    "cleanness": (listed("room furniture container device"), frozenset({"toilet", "floor", "sink", "street"})),
     "weather": (frozenset(), frozenset({"day", "sky", "afternoon", "morning", "weather"})),
-    "openness": (frozenset("container device".split()), frozenset({"door", "window", "umbrella", "book", "gate", "curtain", "laptop"})),
-    "pattern": (frozenset("clothing furniture".split()), frozenset({"umbrella"})),
-    "length": (frozenset("furniture".split()), frozenset({"train", "hair", "line", "road"})),
+    "openness": (
+        listed("container device"),
+        frozenset({"door", "window", "umbrella", "book", "gate", "curtain", "laptop"}),
+    ),
+    "pattern": (listed("clothing furniture"), frozenset({"umbrella"})),
+    "length": (listed("furniture"), frozenset({"train", "hair", "line", "road"})),
     "mood": (frozenset({"person"}), frozenset()),
     "traffic": (frozenset(), frozenset({"street", "road", "intersection", "highway", "restaurant", "airport", "beach", "city"})),
-    "shape": (frozenset("furniture container thing device".split()), frozenset({"pizza"})),
-    "newness": (frozenset("vehicle building furniture device room".split()), frozenset()),
+    "shape": (listed("furniture container thing device"), frozenset({"pizza"})),
+    "newness": (listed("vehicle building furniture device room"), frozenset()),
     "ground": (frozenset({"place"}), frozenset({"hill", "field", "area"})),
     "raw": (frozenset({"food"}), frozenset()),
-    "opposed": (frozenset("person place vehicle furniture container device thing building room clothing".split()), frozenset()),
+    "opposed": (listed("person place vehicle furniture container device thing building room clothing"), frozenset()),
 }
 
 
@@ -238,7 +250,7 @@ def replace_relation(reading: Reading, known: Mentioned) -> Iterator[Option]:
             thing = starts.get(at + size)
             if at in taken or thing is None or reading.words[at : at + size] != relation.split():
                 continue
-            if not _can_be_at(thing, kind, reading) or reading.tags[at - 1] == "RP" or reading.words[at - 1] in PARTICLES:
+            if not _can_be_at(thing, kind, reading) or _of_the_verb(reading, at):
                 continue
             if size > 1:
                 taken.update(range(at, at + size))
@@ -248,11 +260,18 @@ def replace_relation(reading: Reading, known: Mentioned) -> Iterator[Option]:
     yield from _other_deeds(reading, known, starts)
 
 
+def _of_the_verb(reading: Reading, at: int) -> bool:
+    """Whether a preposition belongs to the verb before it, and says no place: "looking out over", "watching over"."""
+    before, tag = reading.words[at - 1], reading.tags[at - 1]
+    watched = reading.words[at] == "over" and tag in VERBS and lemma(before, "v") not in ("fly", "hang", "jump", "hover", "float")
+    return tag == "RP" or before in PARTICLES or watched
+
+
 def _can_be_at(thing: Phrase, kind: str, reading: Reading) -> bool:
     if thing.owned or thing.name in NO_THING or reading.words[thing.last] in NO_THING:
         return False
     if kind == "worn":
-        after = reading.tags[thing.last + 1 : thing.last + 2]
+        after = list(reading.tags[thing.last + 1 : thing.last + 2])
         alone = thing.determiner in ("a", "an", "his", "her", "") and after not in (["VBG"], ["VBN"], ["CC"], [","])
         return alone and any(aliases(thing.name) & aliases(name) for name in kinds(kind))
     if kind == "seen":
@@ -277,7 +296,7 @@ def _other_deeds(reading: Reading, known: Mentioned, starts: dict[int, Phrase]) 
 
 
 def _doer(reading: Reading, at: int) -> Phrase | None:
-    """Whose a verb is: the phrase right before it, or the first where those between only tell more of it: "a man in a hat riding"."""
+    """Whose a verb is: the phrase right before it, or the first where the second only tells more of it: "a man in a hat riding"."""
     before = [phrase for phrase in reading.phrases if phrase.last < at]
     if not before or before[-1].owned:
         return None

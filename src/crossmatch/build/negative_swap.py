@@ -7,21 +7,24 @@ from itertools import pairwise
 
 from crossmatch.build.negative_contrasts import NUMBERS, contrasts, near
 from crossmatch.build.negative_kinds import NO_THING, THINGS, Mentioned, animate, kind_of
-from crossmatch.build.negative_replace import PHOTOS, SHADES, Option, related, suits
 from crossmatch.build.negative_objects import aliases
-from crossmatch.build.phrases import Phrase, Reading
+from crossmatch.build.negative_replace import PHOTOS, SHADES, Option, related, suits
+from crossmatch.build.phrases import Phrase, Reading, listed
 from crossmatch.language.forms import inflected, lemma, uncounted
 from crossmatch.language.tags import VERBS, describes
 from crossmatch.language.words import Edit, article, capitalised, loud, uncapitalised
 
 # Relations that do not hold the other way round.
-ONE_WAY = frozenset("on in under behind above below over inside beneath atop underneath onto into".split())
+ONE_WAY = listed("on in under behind above below over inside beneath atop underneath onto into")
 SIDED = ("on top of", "in front of", "on the back of", "outside of", "inside of")
-DONE_TO = frozenset(
-    "ride hold chase feed watch pull eat follow kiss hit carry push lick lead pet hug catch bite brush wash photograph approach face "
-    "sniff herd walk throw cut overlook support contain drive tow".split()
-)  # fmt: skip
+DONE_TO = listed(
+    """
+    approach bite brush carry catch chase contain cut drive eat face feed follow herd hit hold hug kiss lead lick overlook pet
+    photograph pull push ride sniff support throw tow walk wash watch
+    """
+)
 FIXED = frozenset({"track", "train station", "station", "platform", "wall", "floor", "sink", "stove", "ceiling", "window", "door"})
+PUT = listed("place park seat perch mount set stack display attach install hang position sit stand lay lie lean be")
 TOGETHER = frozenset({"together", "each", "other", "both", "between", "among", "another"})  # what takes several
 JOINS = frozenset({",", "and", "or", "while", "as", "that", "which", "who", "with", "of", "than", "both", "for"})
 SWAPPED = ("colour", "size", "tallness", "age", "material", "pattern", "fullness", "newness")
@@ -31,7 +34,7 @@ SWAPPED = ("colour", "size", "tallness", "age", "material", "pattern", "fullness
 
 
 def swap_object(reading: Reading, known: Mentioned) -> Iterator[Option]:
-    """Two things change places in a relation that does not hold the other way round: "a dog chasing a cat", "a cat chasing a dog"."""
+    """Two things change places in a relation that does not hold the other way round: "a dog chasing a cat" becomes its reverse."""
     if any(tag in ("PRP", "PRP$") for tag in reading.tags):
         return
     for one, other in pairwise(_extended(reading)):
@@ -76,6 +79,9 @@ def _one_way(reading: Reading, end: int, start: int) -> bool:
     """Whether what stands between two phrases is a relation that does not hold the other way round."""
     between = reading.words[end + 1 : start]
     if not between or JOINS & set(between) - ({"of"} if any(side in " ".join(between) for side in SIDED) else set()):
+        return False
+    states = [lemma(word, "v") for word, tag in zip(between, reading.tags[end + 1 : start], strict=True) if tag in ("VBN", "VBD")]
+    if any(verb not in PUT for verb in states):
         return False
     if " ".join(between).endswith(SIDED):
         return True

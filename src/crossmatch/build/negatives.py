@@ -2,9 +2,9 @@
 
     id, caption_id, image_id, caption, negative, category, changed: [before, after]
 
-Every negative is meant to be grammatical and false of the image. For the latter, all captions of the image are asked: what takes the
-place of a word means neither the same nor something broader or narrower, and nothing that any of them mentions; a number becomes a
-larger one; an added thing fits the scene, and is such that people would have mentioned it.
+Every negative is meant to be grammatical and false of the image. For the latter, all captions of the image are asked: what takes
+the place of a word means neither the same nor something broader or narrower, and nothing that any of them mentions; a number
+becomes a larger one; an added thing fits the scene, and is such that people would have mentioned it.
 Sources: hsieh2023sugarcrepe for the seven categories; miranda2024bivlc, sec. 3.1 and 5.1.
 """
 
@@ -21,7 +21,7 @@ from crossmatch.build.files import Asked, Output, Row, written
 from crossmatch.build.material import collection_hash, in_order, pair_id
 from crossmatch.build.negative_kinds import Mentioned
 from crossmatch.build.negative_rules import negative
-from crossmatch.build.phrases import Reading, read_all
+from crossmatch.build.phrases import Reading, listed, read_all
 from crossmatch.core.collection import Collection
 from crossmatch.core.declared import nearest
 from crossmatch.core.errors import WrongWords
@@ -34,15 +34,15 @@ RULES_VERSION = 1  # changes whenever a rule or a table does: other negatives co
 LONGEST = 100  # words of a caption; what is longer is no caption, and would be read for very long
 TOGETHER = 200  # captions whose images are read at once
 # Words that tell English from other languages in the same letters, most of which WordNet has as English nouns ("con", "pan", "la").
-ENGLISH = frozenset(
-    "a an the of in on at with and is are to for by from next near his her their its two three some over under down up while that".split()
+ENGLISH = listed(
+    "a an the of in on at with and is are to for by from next near his her their its two three some over under down up while that"
 )
-FOREIGN = frozenset(
+FOREIGN = listed(
     """
-    un una el la los las de del con y en le les des et une dans sur avec der die das und ein eine mit auf im il gli di che che's een het
-    van op met och av på der som och og på em um uma com do da na no os as
-    """.split()
-) - ENGLISH  # fmt: skip
+    un una el la los las del con y en le les des et une dans sur avec der das und ein eine mit auf im il gli di che een het op och
+    av på som og em um uma nos nas ao
+    """
+)
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,16 @@ def named_categories(categories: Sequence[str]) -> tuple[str, ...]:
 def given(collection: Collection, seed: int = 0, number: int = 0) -> list[Given]:
     """The captions of a collection in the order of their ids, or so many of them, drawn by the seed and their ids."""
     if number < 0 or number > collection.shape[1]:
-        raise WrongWords(f"{number:,} captions were asked for; the collection has {collection.shape[1]:,}. Ask for fewer, or for 0: all.")
+        raise WrongWords(
+            f"{number:,} captions were asked for; the collection has {collection.shape[1]:,}. Ask for fewer, or for 0: all."
+        )
     texts, names = collection.texts(), collection.caption_ids.tolist()
     images_of: dict[int, list[int]] = {}
     captions_of: dict[int, list[int]] = {}
     for image, caption in collection.links.tolist():
         images_of.setdefault(caption, []).append(image)
         captions_of.setdefault(image, []).append(caption)
-    order = range(len(texts))
+    order = list(range(len(texts)))
     if number:
         order = sorted(sorted(order, key=lambda n: next(draws("captions", seed, names[n])))[:number])
     found = []

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from crossmatch.language.forms import lemma, plural, possible
+from crossmatch.language.forms import lemma
 from crossmatch.language.scene_phrases import QUANTITIES
 from crossmatch.language.tags import NOUNS, VERBS, describes, tag_all
 from crossmatch.language.wordnet import knows
-from crossmatch.language.words import Edit, Token, article, capitalised, edited, is_word, loud, tokens, uncapitalised
+from crossmatch.language.words import Edit, Token, article, capitalised, edited, loud, tokens, uncapitalised
 
 ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
 DETERMINERS = frozenset({"DT", "PDT", "PRP$", "WP$", "CD"})
@@ -19,6 +19,15 @@ FINITE = frozenset({"VBZ", "VBP", "VBD", "MD"})
 LONGEST = 3  # words of a compound that are looked up together
 # Words that captions use as prepositions or adverbs, whatever the tagger took them for.
 NEVER_NOUNS = frozenset({"front", "next", "top", "while", "down", "up", "outside", "inside", "near", "past", "like", "back"})
+
+
+def listed(text: str) -> frozenset[str]:
+    """Words that are written one after the other.
+
+    >>> sorted(listed("on in"))
+    ['in', 'on']
+    """
+    return frozenset(text.split())
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,11 @@ def _phrase(words: list[str], tags: Sequence[str], first: int) -> Phrase | None:
     if last < nouns:
         return None
     compound, name = _name(words, tags, nouns, last)
-    many = tags[last] in ("NNS", "NNPS") or (determiner not in ("a", "an", "one", "") and tags[first] == "CD") or words[last] == "people"
+    many = (
+        tags[last] in ("NNS", "NNPS")
+        or (determiner not in ("a", "an", "one", "") and tags[first] == "CD")
+        or words[last] == "people"
+    )
     owned = place < len(words) and tags[place] == "POS"
     if not determiner and adjectives and words[adjectives[0]] in MANY:
         determiner = words[adjectives[0]]
@@ -200,22 +213,3 @@ def _name(words: Sequence[str], tags: Sequence[str], nouns: int, last: int) -> t
         if knows(name, "n"):
             return first, name
     return last, head
-
-
-def counted(noun: str, word: str) -> bool:
-    """Whether a word of a caption is the plural of a lemma.
-
-    >>> counted("dog", "dogs"), counted("dog", "dog")
-    (True, False)
-    """
-    return noun != word and plural(word)
-
-
-def lettered(words: Sequence[str]) -> list[str]:
-    """The words that have a letter or a digit."""
-    return [word for word in words if is_word(word)]
-
-
-def is_adjective(word: str) -> bool:
-    """Whether a dictionary has the word as an adjective."""
-    return "JJ" in possible(word)

@@ -40,6 +40,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.scores import Embeddings
 from crossmatch.diorama.dice import Dice
 from crossmatch.models import make_model
+from crossmatch.models.cache import ScoreCache
 
 STEP = "sample"
 TOP = 5  # the most similar items, as the paper takes them
@@ -47,7 +48,15 @@ NEW_FOR_EACH_IMAGE = 4  # pairs of an image and a caption beside the links: abou
 TEXT_MODELS = ("minilm", "bow")  # the paper: Universal Sentence Encoder and GloVe
 
 
-def sample_sts(collection: Collection, output: Path, *, images: str | object, top: int = TOP, seed: int = 0) -> dict[str, Any]:
+def sample_sts(
+    collection: Collection,
+    output: Path,
+    *,
+    images: str | object,
+    top: int = TOP,
+    seed: int = 0,
+    cache: ScoreCache | None = None,
+) -> dict[str, Any]:
     """Write pairs of captions to be rated; `images` is a model that embeds images. The manifest."""
     held, model = in_order(collection), make_model(images) if isinstance(images, str) else images
     _require_top(top)
@@ -58,7 +67,7 @@ def sample_sts(collection: Collection, output: Path, *, images: str | object, to
 
     def rows(made: Output) -> Iterator[Row]:
         groups = _captioned(held)
-        alike = _alike(_only(seen_images(model, held), list(groups)), top)
+        alike = _alike(_only(seen_images(model, held, cache), list(groups)), top)
         for row in _once(_other_modality(held, groups, alike, seed), _co_captions(held, groups, top, seed)):
             made.count(row["sampling_method"])
             yield row

@@ -36,6 +36,9 @@ EXTRAS = (
     ("data", "eccv_caption"),
     ("language", "wn"),
     ("captions", "pycocoevalcap"),
+    ("study", "starlette"),
+    ("study", "sqlalchemy"),
+    ("study", "psycopg"),
     ("language", "textblob-aptagger"),
     ("language", "lemminflect"),
 )

@@ -290,3 +290,30 @@ def demo_command(ctx: click.Context, output: Path, port: int, no_serve: bool) ->
         click.echo(f"{output} · crossmatch study serve {quote(str(output))}")
     else:
         ctx.invoke(serve_command, folder=output, host="127.0.0.1", port=port, url="", log=False)
+
+
+@study.command("power")
+@click.option("--accuracy", type=click.FloatRange(0, 1), multiple=True, default=(0.9,), show_default=True,
+              help="Share of right answers of a person; several times for a mixed crowd.")  # fmt: skip
+@click.option("--positive", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
+              help="Share of items of which the answer is yes.")  # fmt: skip
+@click.option("--items", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option("--most", type=click.IntRange(1, 30), default=9, show_default=True, help="People for each item, up to.")
+@click.option("--campaigns", type=click.IntRange(1, 10_000), default=100, show_default=True, help="That are drawn.")
+@SEED
+def power_command(accuracy: tuple[float, ...], positive: float, items: int, most: int, campaigns: int, seed: int) -> None:
+    """How many people for each item? Campaigns of yes and no are drawn, and decided by each rule."""
+    from crossmatch.report.tables import Table, as_text
+    from crossmatch.study.power import power
+
+    found = power(
+        list(accuracy), items=items, prior=(positive, 1 - positive), people=range(1, most + 1), campaigns=campaigns, seed=seed
+    )
+    rows = tuple(
+        (str(one.people), one.rule, f"{100 * one.right:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]", f"{100 * one.wrong:.1f}",
+         f"{100 * one.undecided:.1f}", f"±{50 * one.width:.1f}", f"{one.answers:,}")
+        for one in found
+    )  # fmt: skip
+    heads = ("people", "rule", "% right", "% wrong", "% undecided", "share of yes", "answers")
+    notes = ("in brackets: where 95 % of the campaigns lie; share of yes: half of its 95 % interval, among decided items",)
+    click.echo(as_text(Table(f"{items:,} items, drawn {campaigns:,} times", (heads,), rows, 2, notes)))

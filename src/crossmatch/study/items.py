@@ -242,7 +242,8 @@ def _side(
     if len(ids) != len(given):
         raise CrossmatchError(f"{where} has {len(given)} {side}s and {len(ids)} ids of them. Give one id for each.")
     if side == "caption":
-        other = next(((name, found(name)) for name, text in zip(ids, given, strict=True) if found(name) not in (None, text)), None)
+        there = [(name, found(name), text) for name, text in zip(ids, given, strict=True)]
+        other = next((one for one in there if one[1] is not None and " ".join(one[1].split()) != one[2]), None)
         if other is not None:
             raise CrossmatchError(
                 f"{where}: caption_id {other[0]!r:.60} is {other[1]!r:.60} in the collection. Keep one of the two."

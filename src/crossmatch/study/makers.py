@@ -170,7 +170,7 @@ def _pool(shop: Shop) -> Iterator[NewItem]:
             false = [int(i) for i in ranked if not truth[i, at]]
             right = [int(i) for i in ranked if truth[i, at]]
             dice = Dice("pool", n, turn)
-            for image in (dice.pick(right), false[0], dice.pick(false)):
+            for image in (dice.pick(right), false[0], dice.pick(false[1:])):
                 text, name = shop.world.captions[at].text, str(shop.world.collection.caption_ids[at])
                 yield shop.item(f"{shop.ids[image]}~{name}", [shop.ids[image]], [text], [name])
 

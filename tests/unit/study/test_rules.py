@@ -64,8 +64,8 @@ class Model:
     def held(self, study: int, person: int) -> str | None:
         """The claim that a person has not finished and nobody took over."""
         return next(
-            (slot.claim for number, slot in self.slots.items() if slot.state == "held" and self.studies[number] == study
-             and self.claims[slot.claim].person == person), None)  # fmt: skip
+            (one.claim for number, one in self.slots.items() if one.state == "held" and self.studies[number] == study
+             and self.claims[one.claim].person == person), None)  # fmt: skip
 
     def free(self, study: int, person: int, now: float) -> int | None:
         """The first slot that a person may have."""
@@ -73,12 +73,12 @@ class Model:
         done = [one for one in mine if one.study == study and one.submitted]
         if not self.open[study] or any(one.study != study for one in mine) or (study == 1 and len(done) >= LIMIT):
             return None
-        for number, slot in self.slots.items():
-            if self.studies[number] != study or not (slot.state == "open" or (slot.state == "held" and slot.until < now)):
+        for number, one in self.slots.items():
+            if self.studies[number] != study or not (one.state == "open" or (one.state == "held" and one.until < now)):
                 continue
             hit, had = self.hits[number], self.had.get(person, {})
             seen = any(each in had and had[each] != hit for each in self.items[hit])
-            if not seen and all(one.hit != hit for one in done):
+            if not seen and all(each.hit != hit for each in done):
                 return number
         return None
 
@@ -124,10 +124,9 @@ class Rules(RuleBasedStateMachine):
     def claim(self, who, study):
         model, lease = self.model, self.clock() + 60 * LEASE
         before, number = model.held(study, who), model.free(study, who, self.clock())
-        try:
-            token = claim_hit(self.campaign, study, who)
-        except Nothing as nothing:
-            assert (before, number) == (None, None), f"the model has slot {number} for {who}: {nothing.why}"
+        token = self.claimed(study, who)
+        if token is None:
+            assert (before, number) == (None, None), f"the model has slot {number} for {who}"
             return multiple()
         if before is not None:
             assert token == before
@@ -142,6 +141,12 @@ class Rules(RuleBasedStateMachine):
         for each in model.items[hit]:
             model.had.setdefault(who, {})[each] = hit
         return multiple() if lost else token
+
+    def claimed(self, study, who):
+        try:
+            return claim_hit(self.campaign, study, who)
+        except Nothing:
+            return None
 
     @rule(token=claims, wrong=st.booleans(), match=st.sampled_from(["yes", "no"]))
     def submit(self, token, wrong, match):
@@ -231,6 +236,6 @@ class Rules(RuleBasedStateMachine):
 
 
 Rules.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 test_the_rules_of_assignment = Rules.TestCase

@@ -2,22 +2,18 @@
 
 import itertools
 import json
-import time
 from collections import Counter, defaultdict
 from contextlib import suppress
-from threading import Event
 
 import numpy as np
 import pytest
 from sqlalchemy import select
 
-from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.answers import Answers
 from crossmatch.metrics.raters import fleiss, krippendorff, side_bias
-from crossmatch.study import assign, live, statistics, tally
+from crossmatch.study import assign, statistics, tally
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
-from crossmatch.study.live import Tallies
 from crossmatch.study.schema import claim, event, hit, hit_item, item, slot
 from crossmatch.study.statistics import Left, complete_items, differing, measured, money, quartiles, slots, time_left
 from crossmatch.study.tally import Tally
@@ -377,6 +373,19 @@ def test_one_person_for_each_item_is_nothing_to_compare(small):
     assert found.krippendorff.reason == "nobody answered anything yet."
 
 
+def test_hits_of_more_people_than_can_be_compared_are_left_out(small, monkeypatch):
+    monkeypatch.setattr(statistics, "MOST_PEOPLE", 2)
+    monkeypatch.setattr(statistics, "SHARED", 3)
+    study_id = a_study(small, "recipe.people=3")
+    for name, matches in (("anna", ("yes", "no")), ("bert", ("yes", "no")), ("cleo", ("no",))):
+        who = someone(small, study_id, name)
+        for match in matches:
+            work(small, study_id, who, match=match)
+    found = measured(seen(small, study_id), 0)
+    assert (found.left_out, len(found.cohen.pairs)) == (1, 1)
+    assert found.cohen.mean.value == pytest.approx(1.0)
+
+
 def slider_study(campaign, people=3, items=12):
     careless(campaign)
     made = [NewItem(f"x{n}", (), ("one", "two")) for n in range(items)]
@@ -491,78 +500,3 @@ def test_time_left_is_told_by_the_latest_hits(small, clock):
     assert found.work == pytest.approx(3 * 120)
     assert found.seconds == pytest.approx(3 * (10 + 3) * 60 / 2)  # two HITs after the first one, in the 13 minutes since
     assert time_left(seen(small, study_id).work, 0, clock()) == Left(0.0, 0.0)
-
-
-# -- figures that are there when they are asked for
-
-
-def test_nothing_is_measured_again_while_nothing_has_changed(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-    who = someone(small, study_id)
-    calls = []
-    monkeypatch.setattr(live, "measured", lambda *told: calls.append(told) or measured(*told))
-    tallies = Tallies(patience=60)
-    first = tallies.view(small, study_id)
-    assert first.is_new
-    assert tallies.view(small, study_id).agreed is first.agreed
-    assign.claim_hit(small, study_id, who)
-    assert tallies.view(small, study_id).figures is first.figures
-    assert len(calls) == 1
-    made = work(small, study_id, who)
-    second = tallies.view(small, study_id)
-    assert second.is_new
-    assert second.figures.workers[0].counted == 3
-    assert len(calls) == 2
-    assign.review(small, made, None, "reject")
-    assert tallies.view(small, study_id).figures.workers[0].counted == 0
-
-
-def test_what_takes_long_is_not_measured_for_every_page(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-    who = someone(small, study_id)
-    monkeypatch.setattr(live, "SHORT", 0.0)
-    monkeypatch.setattr(live, "REST", 1e9)
-    tallies = Tallies(patience=60)
-    first = tallies.view(small, study_id)
-    work(small, study_id, who)
-    second = tallies.view(small, study_id)
-    assert second.agreed is first.agreed
-    assert not second.is_new
-    assert second.figures.workers[0].answers == 3  # but this is new
-
-
-def test_a_page_does_not_wait_for_what_takes_long(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-    goes_on = Event()
-    monkeypatch.setattr(live, "measured", lambda *told: goes_on.wait(60) and measured(*told))
-    found = Tallies(patience=0.0)
-    assert found.view(small, study_id).agreed is None
-    goes_on.set()
-    until = time.monotonic() + 60
-    while found.view(small, study_id).agreed is None and time.monotonic() < until:
-        time.sleep(0.01)
-    assert found.view(small, study_id).is_new
-
-
-def test_what_goes_wrong_behind_a_page_goes_wrong_on_it(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-
-    def broken(*_):
-        raise CrossmatchError("broken")
-
-    monkeypatch.setattr(live, "measured", broken)
-    with pytest.raises(CrossmatchError, match="broken"):
-        Tallies(patience=60).view(small, study_id)
-
-
-def test_hits_of_more_people_than_can_be_compared_are_left_out(small, monkeypatch):
-    monkeypatch.setattr(statistics, "MOST_PEOPLE", 2)
-    monkeypatch.setattr(statistics, "SHARED", 3)
-    study_id = a_study(small, "recipe.people=3")
-    for name, matches in (("anna", ("yes", "no")), ("bert", ("yes", "no")), ("cleo", ("no",))):
-        who = someone(small, study_id, name)
-        for match in matches:
-            work(small, study_id, who, match=match)
-    found = measured(seen(small, study_id), 0)
-    assert (found.left_out, len(found.cohen.pairs)) == (1, 1)
-    assert found.cohen.mean.value == pytest.approx(1.0)

@@ -51,6 +51,12 @@ def test_the_items_fit_the_design(made, name):
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_no_item_is_made_twice(shop, name):
+    keys = [one.key for one in MAKERS[name](shop)]
+    assert len(set(keys)) == len(keys) >= USUAL[name]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_the_same_words_give_the_same_items(made, name):
     again = world_items(load_design(name))
     assert again.items == made[name].items
