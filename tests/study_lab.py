@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -167,3 +169,22 @@ def book(campaign: Campaign, study_id: int) -> Book:
 def row_of(campaign: Campaign, claim_id: str) -> object:
     with campaign.reading() as connection:
         return connection.execute(select(claim).where(claim.c.id == claim_id)).one()
+
+
+def in_parallel(jobs: list[Callable[[], Any]]) -> list[Any]:
+    """Run these at the same time; what each gave, or the error that it raised."""
+    gate, out = threading.Barrier(len(jobs)), [None] * len(jobs)
+
+    def run(n: int) -> None:
+        gate.wait()
+        try:
+            out[n] = jobs[n]()
+        except Exception as error:
+            out[n] = error
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(jobs))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return out

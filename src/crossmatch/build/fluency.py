@@ -7,16 +7,16 @@ said and the other what. BiVLC takes Vera and a classifier of acceptability (mir
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from crossmatch.build.logistic import parts, weights
 from crossmatch.build.phrases import listed
-from crossmatch.core.arrays import FloatArray, IntArray
+from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.models.ngram import NgramModel, tokens
 
@@ -25,10 +25,10 @@ FOLDS = 5
 # Words that say how other words hang together, and nothing of their own.
 GRAMMAR = listed(
     """
-    a about above across after against all along an and another any are around as at be been behind being beside between both but by can
-    down during each few for from has have he her him his i in inside into is it its itself just many more near next no not of off on one
-    onto or other out outside over several she so some that the their them there these they this those through to together top toward
-    towards two under up very was were what when where which while who whose with
+    a about above across after against all along an and another any are around as at be been behind being beside between
+    both but by can down during each few for from has have he her him his i in inside into is it its itself just many more
+    near next no not of off on one onto or other out outside over several she so some that the their them there these they
+    this those through to together top toward towards two under up very was were what when where which while who whose with
     """
 )
 
@@ -81,7 +81,7 @@ class HeldOut:
             mine = np.flatnonzero(part == fold)
             if not len(mine):
                 continue
-            others = [told[n] for n in np.flatnonzero(part != fold) if natural[n]]
+            others = [told[n] for n in np.flatnonzero(part != fold).tolist() if natural[n]]
             if not any(tokens(text) for text in others):
                 raise CrossmatchError(
                     f"{self.name} has no captions of other images to learn from. Give captions of more images, or name a scorer."
@@ -91,14 +91,34 @@ class HeldOut:
         return checked(out, texts, self.name)
 
 
-def parts(groups: Sequence[str], folds: int) -> IntArray:
-    """The part that each group belongs to, by a hash of its name.
+@dataclass(frozen=True)
+class HeldOutWords:
+    """How much the words of a text are those of captions rather than of negatives: a classifier taught by other groups.
 
-    >>> parts(["a", "b", "a"], 5)[[0, 2]].tolist() == [int(parts(["a"], 5)[0])] * 2
-    True
+        s(t) = Σ_w v_w · min(1, count of w in t),      v from a logistic regression of natural on written texts
+
+    With it as one of two scores, refinement takes from a bag of words what it could know, as adversarial filtering does
+    (lebras2020adversarial).
     """
-    known = {name: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % folds for name in set(groups)}
-    return np.asarray([known[name] for name in groups], dtype=np.int64)
+
+    name: str = "words"
+    folds: int = FOLDS
+
+    def score(self, texts: Sequence[str], groups: Sequence[str], natural: Sequence[bool]) -> FloatArray:
+        from scipy import sparse
+
+        told = [sorted(set(tokens(text))) for text in texts]
+        known = {word: n for n, word in enumerate(sorted({word for words in told for word in words}))}
+        places = [(row, known[word]) for row, words in enumerate(told) for word in words]
+        rows, columns = zip(*places, strict=True) if places else ((), ())
+        bags: Any = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(texts), max(1, len(known))))
+        sign, part = np.where(np.asarray(natural, dtype=np.bool_), 1.0, -1.0), parts(groups, self.folds)
+        out = np.zeros(len(texts), dtype=np.float64)
+        for fold in range(self.folds):
+            mine, others = np.flatnonzero(part == fold), np.flatnonzero(part != fold)
+            if len(mine) and len(others):
+                out[mine] = bags[mine] @ weights(sparse.diags(sign[others]) @ bags[others])
+        return checked(out, texts, self.name)
 
 
 def checked(values: object, texts: Sequence[str], name: str) -> FloatArray:
@@ -108,7 +128,9 @@ def checked(values: object, texts: Sequence[str], name: str) -> FloatArray:
         raise CrossmatchError(f"{name} gave numbers of shape {found.shape} for {len(texts):,} texts; one for each was expected.")
     if not np.isfinite(found).all():
         worst = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise CrossmatchError(f"{name} gave {found[worst]} for {texts[worst]!r:.60}; a finite number was expected. Mend the scorer.")
+        raise CrossmatchError(
+            f"{name} gave {found[worst]} for {texts[worst]!r:.60}; a finite number was expected. Mend the scorer."
+        )
     return found
 
 
@@ -126,17 +148,21 @@ def meant(text: str) -> str:
     return " ".join(word for word in tokens(text) if word not in GRAMMAR)
 
 
-PLAUSIBLE, FLUENT = HeldOut("ngram-plausibility", meant), HeldOut("ngram-fluency", said)
+NAMED: dict[str, Scorer] = {
+    "plausibility": HeldOut("ngram-plausibility", meant),
+    "fluency": HeldOut("ngram-fluency", said),
+    "words": HeldOutWords(),
+}
 
 
 def scorer(words: str) -> Scorer:
-    """A scorer by its name: `plausibility`, `fluency`, `lm:FOLDER` for a language model of transformers, or `FILE.py:function`.
+    """A scorer by its name: `plausibility`, `fluency`, `words`, `lm:FOLDER` for a model of transformers, or `FILE.py:function`.
 
     >>> scorer("fluency").name
     'ngram-fluency'
     """
-    if words in ("plausibility", "fluency"):
-        return PLAUSIBLE if words == "plausibility" else FLUENT
+    if words in NAMED:
+        return NAMED[words]
     if words.startswith("lm:") and len(words) > 3:
         from crossmatch.models.hf.language_model import LanguageModel
 
@@ -145,14 +171,28 @@ def scorer(words: str) -> Scorer:
     file, colon, function = words.rpartition(":")
     if colon and file.endswith(".py"):
         return _own(Path(file), function)
-    raise WrongWords(f"there is no scorer {words!r}; plausibility, fluency, lm:FOLDER or FILE.py:function was expected.")
+    raise WrongWords(f"there is no scorer {words!r}; {', '.join(NAMED)}, lm:FOLDER or FILE.py:function was expected.")
+
+
+def as_scorer(given: str | Scorer | Scores) -> Scorer:
+    """A scorer by its name, a scorer, or a plain function from texts to numbers.
+
+    >>> as_scorer(lambda texts: [0.0 for _ in texts]).name
+    '<lambda>'
+    """
+    if isinstance(given, str):
+        return scorer(given)
+    if hasattr(given, "score") and hasattr(given, "name"):
+        return given
+    if callable(given):
+        return Plain(str(getattr(given, "__name__", type(given).__name__)), given)
+    raise WrongWords(f"a scorer is {given!r:.60}; a name, or a function from texts to numbers was expected.")
 
 
 def _own(path: Path, function: str) -> Plain:
     from crossmatch.models.user_module import from_file
 
-    found = from_file(path, function)
+    found, source = from_file(path, function, f"Write: def {function}(texts): return a number for each text, more for the better.")
     if not callable(found):
         raise WrongWords(f"{function} in {path} is no function. Name one that takes a list of texts and gives a number for each.")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return Plain(f"{path.name}:{function}|{digest}", found)
+    return Plain(f"{path.name}:{function}|file:{source}", found)

@@ -23,6 +23,7 @@ from crossmatch.language.wordnet import synsets
 from crossmatch.language.words import Edit, Token, capitalised, edited, is_word, loud, tokens
 
 STEP = "format"
+PASSES = 10
 ENDS = ".!?…"
 CLOSING = "\"'”’)]}»"
 QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”")
@@ -53,7 +54,17 @@ def uniform_all(texts: Sequence[str]) -> list[str]:
     >>> uniform_all(["The Dog sits on a Couch", "Собака сидит"])
     ['The dog sits on a couch.', 'Собака сидит']
     """
-    return [_finished(_lowered(_spaced(text))) if latin(text) else text for text in texts]
+    return [_formed(text) if latin(text) else text for text in texts]
+
+
+def _formed(text: str) -> str:
+    """The form of the form of …, until it stays: what one change brings about ("no Parking" is no name any more) asks for more."""
+    for _ in range(PASSES):
+        new = _finished(_lowered(_spaced(text)))
+        if new == text:
+            break
+        text = new
+    return text
 
 
 def latin(text: str) -> bool:

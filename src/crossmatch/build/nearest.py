@@ -26,12 +26,13 @@ from crossmatch.core.places import cores
 from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Matrix
 from crossmatch.core.sweep import PLANES, exact_scores
-from crossmatch.core.tiles import WORTH_COMPILING, Corner, Plane, Product, blas_threads, compiled_loops_needed, tile_dtype
+from crossmatch.core.tiles import WORTH_COMPILING, Corner, Plane, Product, blas_threads, compiled_loops_needed, parts, tile_dtype
 
 OWN_TILE = 4_000_000  # scores in a tile of one thread: 16 MB
 TILE = 16_000_000  # scores in a tile where one thread looks at what all threads multiply, and in the NumPy path
 WITHIN = {"image": "i2i", "caption": "t2t"}
 NO_CUTS = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+ASIDE = 8  # candidates that a query keeps beyond those it wants, until rounded scores are settled
 PROBES = 32  # cells of its index that FAISS looks into
 SPARE = 16  # candidates that FAISS is asked for beyond those wanted, because its order is that of rounded scores
 
@@ -114,7 +115,10 @@ def kernels() -> ModuleType | None:
 
 @dataclass(eq=False)
 class _Held:
-    """The best candidates of each query so far, in exact order; places that are still free hold -1 and minus infinity."""
+    """The best candidates of each query so far, best first; places that are still free hold -1 and minus infinity.
+
+    The compiled loops keep more than `k` of a query by their scores in tiles until it is settled.
+    """
 
     score: FloatArray
     item: IntArray
@@ -122,23 +126,35 @@ class _Held:
     rank: IntArray  # of each candidate, in the order of the ids
     margin: FloatArray  # for each query the most that rounding can do to a score in a tile
     zoom: float
+    k: int
+    filled: NDArray[np.int32]  # for each query how many it holds
+    settled: NDArray[np.uint8]  # for each query whether it holds exact scores
+    turned: bool  # the queries are the columns of tiles
 
     @classmethod
-    def empty(cls, plane: Plane, direction: str, k: int) -> _Held:
+    def empty(cls, plane: Plane, direction: str, k: int, spare: int = 0) -> _Held:
         query_side, item_side = SIDES[direction]
         ids = _ids(plane.scores, item_side)
         rank = np.empty(len(ids), dtype=np.int64)
         rank[np.argsort(ids, kind="stable")] = np.arange(len(ids))
         margin = plane.margin(query_side)
-        shape = len(margin), min(k, len(ids) - (query_side == item_side))
+        n, k = len(margin), min(k, len(ids) - (query_side == item_side))
         dtype = np.float32 if plane.rounded else tile_dtype(plane.scores.values.dtype)  # type: ignore[union-attr]
-        score, item = np.full(shape, -np.inf), np.full(shape, -1, dtype=np.int64)
-        return cls(score, item, np.full(len(margin), -np.inf, dtype=dtype), rank, margin, plane.zoom)
+        score, item = np.full((n, k + spare), -np.inf), np.full((n, k + spare), -1, dtype=np.int64)
+        filled, settled = np.zeros(n, np.int32), np.full(n, not plane.rounded, np.uint8)
+        return cls(
+            score, item, np.full(n, -np.inf, dtype=dtype), rank, margin, plane.zoom, k, filled, settled, direction == "t2i"
+        )  # fmt: skip
 
     def again(self) -> _Held:
         """One of the same kind with places of its own, all free."""
-        low, score = (np.full_like(array, -np.inf) for array in (self.low, self.score))
-        return replace(self, score=score, item=np.full_like(self.item, -1), low=low)
+        return replace(
+            self, score=np.full_like(self.score, -np.inf), item=np.full_like(self.item, -1), low=np.full_like(self.low, -np.inf),
+            filled=np.zeros_like(self.filled), settled=self.settled.copy(),
+        )  # fmt: skip
+
+    def found(self) -> Nearest:
+        return Nearest(self.item[:, : self.k].copy(), self.score[:, : self.k].copy())
 
     def put(self, query: IntArray, item: IntArray, score: FloatArray) -> None:
         """Take in candidates of these queries, which none of them holds yet."""
@@ -150,50 +166,75 @@ class _Held:
         order = np.lexsort((self.rank[item], -score, query))
         query, item, score = query[order], item[order], score[order]
         place = np.arange(len(query)) - np.searchsorted(query, query)
-        kept = place < self.item.shape[1]
+        kept = place < self.k
         self.item[query[kept], place[kept]], self.score[query[kept], place[kept]] = item[kept], score[kept]
-        last = self.score[here, -1] * self.zoom - self.margin[here]
+        last = self.score[here, self.k - 1] * self.zoom - self.margin[here]
         near = last.astype(self.low.dtype)
         self.low[here] = np.where(near > last, np.nextafter(near, self.low.dtype.type(-np.inf)), near)
 
 
 def _swept(plane: Plane, directions: Sequence[str], k: int, tile: int | None, workers: int) -> dict[str, Nearest]:
-    held = {direction: _Held.empty(plane, direction, k) for direction in directions}
-    if all(one.item.size for one in held.values()):
-        blas = blas_threads() if plane.compiled and plane.rounded else None
-        if blas is None:
-            offer = _offer_compiled if plane.compiled else _offer_numpy
-            for row0, column0, block in plane.tiles(plane.corners(tile or TILE, NO_CUTS)):
-                offer(plane, held, block, row0, column0)
-        else:
-            with blas.limit(limits=1):
-                _sweep_apart(plane, held, plane.corners(tile or OWN_TILE, NO_CUTS), workers)
-    return {direction: Nearest(one.item, one.score) for direction, one in held.items()}
+    held = {direction: _Held.empty(plane, direction, k, ASIDE if plane.compiled else 0) for direction in directions}
+    if all(one.k for one in held.values()):
+        sweep = _sweep_compiled if plane.compiled else _sweep_numpy
+        sweep(plane, held, tile, workers)
+    return {direction: one.found() for direction, one in held.items()}
 
 
-def _sweep_apart(plane: Plane, held: dict[str, _Held], corners: list[Corner], workers: int) -> None:
-    """Each thread multiplies tiles and looks at them alone, with places of its own; in the end they are put together.
+def _sweep_numpy(plane: Plane, held: dict[str, _Held], tile: int | None, workers: int) -> None:
+    for row0, column0, block in plane.tiles(plane.corners(tile or TILE, NO_CUTS)):
+        _offer_numpy(plane, held, block, row0, column0)
 
-    BLAS must be held to one thread here. Its own threads spin for a while after every product, on the cores that look.
+
+def _sweep_compiled(plane: Plane, held: dict[str, _Held], tile: int | None, workers: int) -> None:
+    """Threads multiply tiles and look at them, each with places of its own; in the end they are put together and settled.
+
+    BLAS must be held to one thread for that. Its own threads spin for a while after every product, on the cores that look.
     """
+    sides = compiled_loops_needed().Sides(*plane.sides(WITHIN[plane.rows] if plane.symmetric else "i2t"))
+    loops, blas = kernels(), blas_threads() if plane.rounded else None
+    assert loops is not None
+    others: list[dict[str, _Held]] = []
+    if blas is None:
+        for row0, column0, block in plane.tiles(plane.corners(tile or TILE, NO_CUTS)):
+            _offer_compiled(plane, held, block, row0, column0, sides)
+    else:
+        with blas.limit(limits=1):
+            others = _swept_apart(plane, held, plane.corners(tile or OWN_TILE, NO_CUTS), workers, sides)
+
+    def settle(task: tuple[str, tuple[int, int]]) -> None:
+        direction, part = task
+        for other in others:
+            loops.join(_best(held[direction]), _best(other[direction]), *part, sides)
+        loops.settle(_best(held[direction]), *part, sides)
+
+    list(plane.pool.map(settle, [(name, part) for name, one in held.items() for part in parts(0, len(one.item), 1024)]))
+
+
+def _swept_apart(plane: Plane, held: dict[str, _Held], corners: list[Corner], workers: int, sides: Any) -> list[dict[str, _Held]]:
+    """Offer all tiles; what the other threads hold in the end."""
+    others = [{direction: one.again() for direction, one in held.items()} for _ in range(workers - 1)]
     desks: SimpleQueue[tuple[Product, dict[str, _Held]]] = SimpleQueue()  # what a thread takes for one tile, and puts back
-    for at in range(workers):
-        desks.put((plane.product(), held if at == 0 else {direction: one.again() for direction, one in held.items()}))
+    for mine in (held, *others):
+        desks.put((plane.product(), mine))
 
     def work(corner: Corner) -> None:
         product, mine = desk = desks.get()
         try:
-            _offer_compiled(plane, mine, product(*corner), corner[0].start, corner[1].start)
+            _offer_compiled(plane, mine, product(*corner), corner[0].start, corner[1].start, sides)
         finally:
             desks.put(desk)
 
     for _ in zip(track(corners, "searching"), plane.pool.map(work, corners), strict=True):
         pass
-    for own in (desks.get()[1] for _ in range(workers)):
-        for direction, one in held.items():
-            if own[direction] is not one:
-                query, place = np.nonzero(own[direction].item >= 0)
-                one.put(query, own[direction].item[query, place], own[direction].score[query, place])
+    return others
+
+
+def _best(held: _Held) -> Any:
+    """What the compiled loops take."""
+    loops = kernels()
+    assert loops is not None
+    return loops.Best(*(getattr(held, name) for name in loops.Best._fields))
 
 
 def _ways(plane: Plane, held: dict[str, _Held], row0: int, column0: int) -> tuple[_Held | None, _Held | None]:
@@ -204,17 +245,15 @@ def _ways(plane: Plane, held: dict[str, _Held], row0: int, column0: int) -> tupl
     return held.get("i2t"), held.get("t2i")
 
 
-def _offer_compiled(plane: Plane, held: dict[str, _Held], block: NDArray[np.floating], row0: int, column0: int) -> None:
-    loops, sides = kernels(), compiled_loops_needed().Sides(*plane.sides(WITHIN[plane.rows] if plane.symmetric else "i2t"))
-    assert loops is not None
+def _offer_compiled(plane: Plane, held: dict[str, _Held], block: NDArray[np.floating], row0: int, column0: int, sides: Any) -> None:
+    loops = kernels()
     rows, columns = _ways(plane, held, row0, column0)
     some = rows or columns
     assert some is not None
-    by_row, by_column = (loops.Best(*(getattr(one or some, name) for name in loops.Best._fields)) for one in (rows, columns))
+    assert loops is not None
     alike = plane.symmetric and row0 == column0
-    loops.offer_tile(
-        block, row0, column0, rows is not None, columns is not None, by_row, by_column, alike, sides, plane.rounded
-    )  # fmt: skip
+    by_row, by_column = _best(rows or some), _best(columns or some)
+    loops.offer_tile(block, row0, column0, rows is not None, columns is not None, by_row, by_column, alike, sides)
 
 
 def _offer_numpy(plane: Plane, held: dict[str, _Held], block: NDArray[np.floating], row0: int, column0: int) -> None:
@@ -226,7 +265,7 @@ def _offer_numpy(plane: Plane, held: dict[str, _Held], block: NDArray[np.floatin
     for one, lines, query0, item0 in ((rows, block, row0, column0), (columns, block.T, column0, row0)):
         if one is None:
             continue
-        here, k, width = slice(query0, query0 + len(lines)), one.item.shape[1], lines.shape[1]
+        here, k, width = slice(query0, query0 + len(lines)), one.k, lines.shape[1]
         low = one.low[here].astype(np.float64)
         if k < width:
             low = np.maximum(low, np.partition(lines, width - k, axis=1)[:, width - k] - 2 * one.margin[here])

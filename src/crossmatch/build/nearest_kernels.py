@@ -1,4 +1,9 @@
-"""The compiled loop behind `nearest.py`, which does the same in NumPy without it."""
+"""The compiled loops behind `nearest.py`, which does the same in NumPy without them.
+
+While tiles go by, a query keeps a few more candidates than it wants, ordered by their rounded scores: all that could still be among
+its best in spite of rounding. They are scored exactly in the end. A query that has to keep too many, because many scores are
+all but equal, is settled at once, and from then on takes exact scores only.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +30,14 @@ class Best(NamedTuple):
     rank: NDArray[np.int64]
     margin: NDArray[np.float64]
     zoom: float
+    k: int
+    filled: NDArray[np.int32]
+    settled: NDArray[np.uint8]
+    turned: bool
 
 
 @_jit
-def offer_tile(tile, row0, column0, by_row, by_column, rows, columns, alike, sides, rounded):  # type: ignore[no-untyped-def]
+def offer_tile(tile, row0, column0, by_row, by_column, rows, columns, alike, sides):  # type: ignore[no-untyped-def]
     """Offer every score of a tile to the query of its row and to that of its column, in one pass over the tile.
 
     `alike` says that an item meets itself on the diagonal of this tile, which is passed over.
@@ -43,15 +52,36 @@ def offer_tile(tile, row0, column0, by_row, by_column, rows, columns, alike, sid
             if by_row and _largest(part) >= rows.low[q]:
                 for n in range(part.shape[0]):
                     if part[n] >= rows.low[q] and not (alike and first + n == q):
-                        s = _exact(sides, q, first + n, sums) if rounded else np.float64(part[n])
-                        _take(rows, q, first + n, s, rounded)
+                        _take(rows, q, first + n, part[n], sides, sums)
             if by_column:
                 low = columns.low[first : first + part.shape[0]]
                 if _reaches(part, low):
                     for n in range(part.shape[0]):
                         if part[n] >= low[n]:
-                            s = _exact(sides, q, first + n, sums) if rounded else np.float64(part[n])
-                            _take(columns, first + n, q, s, rounded)
+                            _take(columns, first + n, q, part[n], sides, sums)
+
+
+@_jit
+def join(best, other, first, last, sides):  # type: ignore[no-untyped-def]
+    """Take over what another thread has found for these queries, and settle them."""
+    sums = np.empty(sides.item.shape[1])
+    for q in range(first, last):
+        if other.settled[q] and not best.settled[q]:
+            _settle(best, q, sides, sums)
+        for n in range(other.filled[q]):
+            if other.settled[q]:
+                _insert(best, q, other.item[q, n], other.score[q, n])
+            elif best.settled[q] or other.score[q, n] >= best.low[q]:
+                _take(best, q, other.item[q, n], other.score[q, n], sides, sums)
+
+
+@_jit
+def settle(best, first, last, sides):  # type: ignore[no-untyped-def]
+    """Exact scores for what these queries hold, and no more than they want."""
+    sums = np.empty(sides.item.shape[1])
+    for q in range(first, last):
+        if not best.settled[q]:
+            _settle(best, q, sides, sums)
 
 
 @_jit
@@ -64,20 +94,65 @@ def _reaches(part, low):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _take(best, q, c, s, rounded):  # type: ignore[no-untyped-def]
-    """Put a candidate into its place among the best of a query, or nowhere."""
-    score, item = best.score[q], best.item[q]
-    at = score.shape[0]
+def _take(best, q, c, x, sides, sums):  # type: ignore[no-untyped-def]
+    """Take in a candidate by its score in a tile, which is rounded unless there is no margin."""
+    if best.margin[q] == 0:
+        _insert(best, q, c, np.float64(x))
+        return
+    score, item, k, n = best.score[q], best.item[q], best.k, best.filled[q]
+    if not best.settled[q] and n == score.shape[0]:
+        last = score[k - 1]
+        if x > last:
+            last = min(score[k - 2], np.float64(x)) if k > 1 else np.float64(x)
+        if score[n - 1] < last - 2 * best.margin[q]:
+            n -= 1  # the last one cannot be among the best any more
+        else:
+            _settle(best, q, sides, sums)
+    if best.settled[q]:
+        _insert(best, q, c, _exact(sides, c, q, sums) if best.turned else _exact(sides, q, c, sums))
+        return
+    at = n
+    while at > 0 and x > score[at - 1]:
+        score[at], item[at] = score[at - 1], item[at - 1]
+        at -= 1
+    score[at], item[at] = x, c
+    best.filled[q] = n + 1
+    if n + 1 >= k:
+        best.low[q] = _below(score[k - 1] - 2 * best.margin[q])
+
+
+@_jit
+def _settle(best, q, sides, sums):  # type: ignore[no-untyped-def]
+    """From rounded scores to exact ones."""
+    n = best.filled[q]
+    score, item = best.score[q, :n].copy(), best.item[q, :n].copy()
+    best.score[q], best.item[q], best.filled[q], best.settled[q] = -np.inf, -1, 0, 1
+    low = score[best.k - 1] - 2 * best.margin[q] if n >= best.k else -np.inf
+    for at in range(n):
+        if score[at] >= low:
+            c = item[at]
+            _insert(best, q, c, _exact(sides, c, q, sums) if best.turned else _exact(sides, q, c, sums))
+
+
+@_jit
+def _insert(best, q, c, s):  # type: ignore[no-untyped-def]
+    """Put a candidate with its exact score into its place among the best of a query, or nowhere."""
+    score, item, k, n = best.score[q], best.item[q], best.k, best.filled[q]
+    at = n
     while at > 0 and (s > score[at - 1] or (s == score[at - 1] and best.rank[c] < best.rank[item[at - 1]])):
         at -= 1
-    if at == score.shape[0]:
+    if at == k:
         return
-    for n in range(score.shape[0] - 1, at, -1):
-        score[n], item[n] = score[n - 1], item[n - 1]
+    for later in range(min(n, k - 1), at, -1):
+        score[later], item[later] = score[later - 1], item[later - 1]
     score[at], item[at] = s, c
-    last = score[score.shape[0] - 1]
-    if last > -np.inf:
-        bound = last * best.zoom - best.margin[q]
-        if rounded:
-            bound -= 1.2e-7 * abs(bound) + 1e-38  # more than the next line can add in rounding to float32
-        best.low[q] = bound
+    best.filled[q] = min(n + 1, k)
+    if best.filled[q] == k:
+        bound = score[k - 1] * best.zoom - best.margin[q]
+        best.low[q] = _below(bound) if best.margin[q] > 0 else bound
+
+
+@_jit
+def _below(bound):  # type: ignore[no-untyped-def]
+    """A little less: more than is added in rounding it to float32."""
+    return bound - 1.2e-7 * abs(bound) - 1e-38

@@ -15,6 +15,7 @@ from crossmatch.language.words import article, is_word
 NEARBY = ("next to {}", "near {}", "beside {}", "with {} nearby", "with {} in the background")
 PLACED = listed("on in near by under at beside next")
 DETERMINED = frozenset({"a", "an", "the", "two", "three", "four", "his", "her", ""})
+MORE_COLOURS = listed("burgundy ivory khaki magenta mustard olive rust charcoal bronze copper")  # as nouns
 ENDS = NOUNS | {"VBG", "VBN", "RB", "PRP", "RP"}
 
 
@@ -72,11 +73,14 @@ def _takes_a_quality(reading: Reading, phrase: Phrase) -> bool:
     """Whether an adjective can stand before the nouns of a phrase: it has none yet, and is no name and no colour."""
     tags, first = reading.tags, phrase.first
     named = "NNP" in tags[phrase.nouns : phrase.last + 1] or phrase.name in NO_THING | PHOTOS or phrase.name in contrasts()
+    coloured = bool(MORE_COLOURS & set(reading.words[phrase.nouns : phrase.last]))
     headless = phrase.determiner == "" and not phrase.many
     participle = (
         first > 1 and tags[first - 1] == "VBG" and tags[first - 2] == "IN" and phrase.determiner == ""
     )  # near moving trucks
-    return phrase.determiner in DETERMINED and not (phrase.adjectives or phrase.owned or named or headless or participle)
+    return phrase.determiner in DETERMINED and not (
+        phrase.adjectives or phrase.owned or named or coloured or headless or participle
+    )
 
 
 def _opposed(phrase: Phrase, known: Mentioned) -> Iterator[str]:

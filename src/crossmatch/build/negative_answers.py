@@ -21,7 +21,7 @@ from crossmatch.build.negative_replace import related
 from crossmatch.build.negative_rules import Negative
 from crossmatch.build.phrases import Reading, read_all
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.language.forms import lemma
+from crossmatch.language.forms import lemma, possible
 from crossmatch.language.tags import NOUNS, VERBS
 from crossmatch.language.words import is_word, tokens
 
@@ -142,7 +142,7 @@ def _replaced(part: str, found: dict[str, str], new: str, reading: Reading, capt
     if not any([*said[:n], *new_words, *said[n + len(old_words) :]] == bare(reading.words) for n in places):
         raise NoAnswer("more was changed than asked for", new)
     _require_kind(part, old_words, caption)
-    _require_kind(part, new_words, reading)
+    _require_kind(part, new_words, reading, new=True)
     names = [" ".join([*words[:-1], lemma(words[-1], "n")]) for words in (old_words, new_words)]
     if part == "obj":
         if related(names[1], names[0]):
@@ -154,9 +154,14 @@ def _replaced(part: str, found: dict[str, str], new: str, reading: Reading, capt
     return Negative(new, found["old"], found["new"])
 
 
-def _require_kind(part: str, words: Sequence[str], reading: Reading) -> None:
-    """Words must be of the kind that a category is about: a thing is told by a noun, a relation by a verb or a preposition."""
+def _require_kind(part: str, words: Sequence[str], reading: Reading, new: bool = False) -> None:
+    """Words must be of the kind that a category is about: a thing is told by a noun, a relation by a verb or a preposition.
+
+    A new word need not be tagged so, where it stands, if a dictionary has it so.
+    """
     tags = {tag for word, tag in zip(reading.words, reading.tags, strict=True) if word in words}
+    if new:
+        tags |= {tag for word in words for tag in possible(word)}
     if not tags & ABOUT[part]:
         raise NoAnswer(f"the changed words are no {CALLED[part]}", " ".join(words))
 
@@ -184,7 +189,7 @@ def _added(part: str, found: dict[str, str], new: str, reading: Reading, caption
         raise NoAnswer("too much was added, or nothing", found["added"])
     if not any([*old[:n], *added, *old[n:]] == now for n in range(len(old) + 1)):
         raise NoAnswer("more was changed than asked for", new)
-    _require_kind(part, added, reading)
+    _require_kind(part, added, reading, new=True)
     if part == "obj":
         nouns = {lemma(word, "n") for word, tag in zip(reading.words, reading.tags, strict=True) if word in added and tag in NOUNS}
         if any(not known.absent(noun) for noun in nouns):

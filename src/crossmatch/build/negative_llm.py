@@ -28,6 +28,7 @@ from crossmatch.build.phrases import Reading, read_all
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.progress import steps
+from crossmatch.core.whole import whole_file
 
 FAILED = "failed.jsonl"
 SHOWN = 300  # signs of an answer that are kept with a failure
@@ -68,7 +69,8 @@ class Failures:
         """The failures of an earlier run; what was lost on the way is left out, and asked again."""
         kept = [row for row in _lines(path) if not row.get("passing")]
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
-        path.write_text(text, encoding="utf-8")
+        with whole_file(path) as file:
+            file.write(text.encode())
         return cls(path, {row["id"]: row["reason"] for row in kept}, {}, path.open("a", encoding="utf-8"))
 
     def add(self, question: Question, trouble: NoAnswer, answer: str) -> None:
@@ -194,6 +196,8 @@ def _answers(
             return writer.write(prompt(asked_with[question.category], question.one.text))
         except NoAnswer as trouble:
             return trouble
+        except (RuntimeError, IndexError) as error:  # a model on this machine, of a prompt that is too long for it
+            return NoAnswer("the model failed", f"{type(error).__name__}: {error}"[:SHOWN])
 
     pending: deque[tuple[Question, Future[str | NoAnswer]]] = deque()
     with ThreadPoolExecutor(at_once) as pool:

@@ -33,6 +33,7 @@ ONLY_AFTER = {
     "carried": {"hold", "carry"},
 }
 NOT_AFTER = {"furniture": {"at"}, "gadget": {"on"}, "eaten": {"a", "an"}}
+WITHOUT_ARTICLE = frozenset({"bed", "home", "school", "church", "town", "court"})  # "in bed", "at home": no place for another noun
 PLACE_FAMILIES = frozenset({"land", "shore", "way", "water", "rise", "ground", "court"})
 OF = frozenset({"container", "vase", "luggage", "drink"})  # what may be full of something
 NAMING = frozenset({"polar", "hot", "remote", "electric", "digital", "cellular", "mobile", "stuffed", "rubber"})  # part of a name
@@ -58,6 +59,8 @@ def replace_object(reading: Reading, known: Mentioned) -> Iterator[Option]:
             continue
         joined = reading.words[phrase.last + 1 : phrase.last + 2] == ["and"] and name in contrasts()  # an orange and blue hydrant
         if "NNS" in reading.tags[start : phrase.last] and not phrase.whole:  # "the yield to pedestrians sign"
+            continue
+        if name in WITHOUT_ARTICLE and not phrase.determiner and not phrase.many:
             continue
         if phrase.owned or joined or name in NO_THING or "NNP" in reading.tags[phrase.nouns : phrase.last + 1]:
             continue

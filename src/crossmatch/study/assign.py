@@ -13,15 +13,16 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, and_, exists, insert, or_, select, update
+from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import events
+from crossmatch.study import events, queries
 from crossmatch.study.blind import order
 from crossmatch.study.design import Design, Question, check_answer, from_told
-from crossmatch.study.schema import claim, draft, exclusion, hit, hit_item, item, member, person, slot, study, taken
+from crossmatch.study.schema import claim, draft, exclusion, hit, member, slot, study
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
@@ -94,22 +95,21 @@ class Receipt:
 def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
     """The claim on a HIT: the one that the person has not finished, or else the first that is free for them."""
     now = campaign.now()
+    who = {"its_person": person_id, "its_study": study_id}
     with campaign.writing() as connection:
         _lock(connection, person_id)
         design = design_of(connection, study_id)
         lease = now + 60 * design.recipe.lease_minutes
-        held = _unfinished(connection, study_id, person_id)
+        held = connection.execute(queries.UNFINISHED, who).first()
         if held is not None and _kept(connection, held, lease):
             return str(held.id)
         quiz = _needs_quiz(connection, design, study_id, person_id)
-        first = _free_slot(study_id, person_id, now, design.recipe.hits_per_person, quiz)
-        if quiz and connection.execute(select(first)).scalar() is not None:  # or they would answer it for nothing
+        when = {**who, "its_now": now, "its_limit": design.recipe.hits_per_person or queries.NO_LIMIT}
+        if quiz and connection.execute(queries.FREE_AFTER_QUIZ, when).scalar() is not None:  # or they would answer it for nothing
             return _claim_quiz(connection, study_id, person_id, now)
         token = secrets.token_hex(16)
-        free = None if quiz else connection.execute(
-            update(slot).where(slot.c.id == first).values(state="held", person=person_id, claim=token, lease=lease)
-            .returning(slot.c.id, slot.c.hit, slot.c.number)
-        ).first()  # fmt: skip
+        taking = {**when, "its_claim": token, "its_lease": lease}
+        free = None if quiz else connection.execute(queries.TAKE_SLOT, taking).first()
         if free is None:
             raise _why_nothing(connection, design, study_id, person_id, quiz)
         token = _claimed(connection, study_id, person_id, free, token, now)
@@ -119,35 +119,23 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
 
 def _claimed(connection: Connection, study_id: int, person_id: int, free: Any, token: str, now: float) -> str:
     """The claim on a slot that was just taken: who had lost this HIT has the same claim again, or they could submit it twice."""
-    mine = (claim.c.person == person_id, claim.c.study == study_id, claim.c.hit == free.hit, claim.c.submitted.is_(None))
-    before: str | None = connection.execute(select(claim.c.id).where(*mine)).scalar()
+    mine = {"its_person": person_id, "its_study": study_id, "its_hit": free.hit}
+    before: str | None = connection.execute(queries.LOST_BEFORE, mine).scalar()
     if before is None:
-        connection.execute(insert(claim).values(id=token, study=study_id, hit=free.hit, slot=free.id, person=person_id, at=now))
-        _take(connection, person_id, free.hit)
+        _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
         return token
     connection.execute(update(claim).where(claim.c.id == before).values(slot=free.id))
     connection.execute(update(slot).where(slot.c.id == free.id).values(claim=before))
     return before
 
 
-def _free_slot(study_id: int, person_id: int, now: float, limit: int, quiz: bool) -> Any:
-    """The first slot that this person may have, or might have after the quiz, as a subquery of the statement that takes it."""
-    one, theirs = slot.alias("one"), taken.alias("theirs")
-    is_free = or_(one.c.state == "open", and_(one.c.state == "held", one.c.lease < now))
-    had = exists().where(
-        hit_item.c.hit == one.c.hit, theirs.c.item == hit_item.c.item, theirs.c.person == person_id,
-        or_(theirs.c.done, theirs.c.hit != one.c.hit),
-    )  # fmt: skip
-    elsewhere = exists().where(exclusion.c.study == study_id, claim.c.study == exclusion.c.other, claim.c.person == person_id)
-    may = exists().where(
-        member.c.study == study_id, member.c.person == person_id, member.c.consented,
-        *([] if quiz else [member.c.qualified]), *([member.c.submitted < limit] if limit else []),
-    )  # fmt: skip
-    is_open = exists().where(study.c.id == study_id, study.c.open)
-    return (
-        select(one.c.id).where(one.c.study == study_id, one.c.state.in_(("open", "held")), is_free, ~had, ~elsewhere, may, is_open)
-        .order_by(one.c.id).limit(1).with_for_update(skip_locked=True, of=one).scalar_subquery()
-    )  # fmt: skip
+def _new_claim(
+    connection: Connection, token: str, study_id: int, hit_id: int, slot_id: int | None, person_id: int, now: float
+) -> None:
+    """Write a claim down, and that this person has these items; who resumes has them already."""
+    values = {"id": token, "study": study_id, "hit": hit_id, "slot": slot_id, "person": person_id, "at": now}
+    connection.execute(queries.NEW_CLAIM, values)
+    connection.execute(queries.TAKE_ITEMS[connection.dialect.name], {"its_person": person_id, "its_hit": hit_id})
 
 
 def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int, quiz: bool) -> Nothing:
@@ -182,73 +170,69 @@ def _needs_quiz(connection: Connection, design: Design, study_id: int, person_id
 def _claim_quiz(connection: Connection, study_id: int, person_id: int, now: float) -> str:
     asked = connection.execute(select(hit.c.id).where(hit.c.study == study_id, hit.c.quiz).limit(1)).one()
     token = secrets.token_hex(16)
-    connection.execute(insert(claim).values(id=token, study=study_id, hit=asked.id, person=person_id, at=now))
-    _take(connection, person_id, asked.id)
+    _new_claim(connection, token, study_id, asked.id, None, person_id, now)
     events.append(connection, study_id, now, "claim", person_id, token, hit=asked.id, quiz=True)
     return token
-
-
-def _take(connection: Connection, person_id: int, hit_id: int) -> None:
-    """Write down that this person has these items; who resumes has them already."""
-    put = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    items = select(hit_item.c.item).where(hit_item.c.hit == hit_id)
-    rows = [{"person": person_id, "item": each, "hit": hit_id} for each in connection.execute(items).scalars()]
-    connection.execute(put(taken).values(rows).on_conflict_do_nothing())
-
-
-def _unfinished(connection: Connection, study_id: int, person_id: int) -> Any:
-    """The HIT that this person has and nobody took over."""
-    mine = (claim.c.study == study_id, claim.c.person == person_id, claim.c.submitted.is_(None))
-    held = or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held"))
-    asked = select(claim.c.id, claim.c.slot).outerjoin(slot, slot.c.id == claim.c.slot).where(*mine, held).limit(1)
-    return connection.execute(asked).first()
 
 
 def _kept(connection: Connection, held: Any, lease: float) -> bool:
     """Keep a HIT for longer, unless another has taken it over in this very moment; a quiz is nobody else's."""
     if held.slot is None:
         return True
-    theirs = (slot.c.id == held.slot, slot.c.claim == held.id, slot.c.state == "held")
-    return connection.execute(update(slot).where(*theirs).values(lease=lease)).rowcount == 1
+    mine = {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease}
+    return connection.execute(queries.KEEP_SLOT, mine).rowcount == 1
 
 
 def _lock(connection: Connection, person_id: int) -> None:
     """One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait."""
-    asked = select(person.c.id).where(person.c.id == person_id).with_for_update(key_share=True)
-    if connection.execute(asked).first() is None:
+    if connection.execute(queries.LOCK_PERSON, {"its_person": person_id}).first() is None:
         raise NotYours("there is no such person. Join the study first.")
 
 
 # -- what is shown
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a study, and never changes."""
+
+    id: int
+    name: str
+    design: Design
+    seed: str
+
+
+# Of each database that is open. To read a design anew for every page would take longer than all the rest.
+_KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
+
+
+def facts_of(connection: Connection, study_id: int) -> Facts:
+    known = _KNOWN.setdefault(connection.engine, {})
+    if study_id not in known:
+        row = connection.execute(queries.FIND_STUDY, {"its_study": study_id}).first()
+        if row is None:
+            raise NotYours("there is no such study. Check the link.")
+        known[study_id] = Facts(row.id, row.name, from_told(row.design), row.seed)
+    return known[study_id]
+
+
 def design_of(connection: Connection, study_id: int) -> Design:
-    told = connection.execute(select(study.c.design).where(study.c.id == study_id)).scalar()
-    if told is None:
-        raise NotYours("there is no such study. Check the link.")
-    return from_told(told)
+    return facts_of(connection, study_id).design
 
 
 def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
     """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
-    asked = (
-        select(claim, study.c.name, study.c.design, study.c.seed, hit.c.quiz, slot.c.claim.label("holder"), slot.c.lease)
-        .join(study, study.c.id == claim.c.study).join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot)
-        .where(claim.c.id == claim_id)
-    )  # fmt: skip
-    row = connection.execute(asked).first()
+    row = connection.execute(queries.LOAD_CLAIM, {"its_claim": claim_id}).first()
     if row is None or (person_id is not None and row.person != person_id):
         raise NotYours("there is no such page for you. Go back to the study, and begin again.")
-    design = from_told(row.design)
-    items = connection.execute(
-        select(item, hit_item.c.place).join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == row.hit)
-        .order_by(hit_item.c.place)
-    ).all()  # fmt: skip
-    places = order(len(items), row.seed, claim_id, "items")
+    known = facts_of(connection, row.study)
+    design, seed = known.design, known.seed
+    items = connection.execute(queries.LOAD_ITEMS, {"its_hit": row.hit}).all()
+    places = order(len(items), seed, claim_id, "items")
     by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
-    shown = tuple(shown_item(design, items[n], row.seed, claim_id) for n in by_block)
+    shown = tuple(shown_item(design, items[n], seed, claim_id) for n in by_block)
     lease = row.lease if row.holder == claim_id else None
-    return Hit(claim_id, row.study, row.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+    return Hit(claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
 
 
 def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:
@@ -292,7 +276,7 @@ def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, sec
     now = campaign.now()
     with campaign.writing() as connection:
         _lock(connection, person_id)
-        row = connection.execute(select(claim).where(claim.c.id == claim_id, claim.c.person == person_id)).first()
+        row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")
         if row.submitted is not None:
@@ -344,24 +328,23 @@ def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: 
 
 
 def _finish_hit(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
-    place = connection.execute(select(slot).where(slot.c.id == row.slot).with_for_update()).one()
+    place = connection.execute(queries.LOCK_SLOT, {"its_slot": row.slot}).one()
     late = place.claim != held.claim or place.lease < now
     counted = place.claim == held.claim and place.state == "held"
     number = events.append(connection, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
     _close_claim(connection, held, now, number, counted=counted, doubt=bool(told["wrong"]))
     if counted:
         state = "review" if told["wrong"] else "done"
-        connection.execute(update(slot).where(slot.c.id == row.slot).values(state=state, lease=None))
-    mine = (member.c.study == held.study, member.c.person == held.person)
-    connection.execute(update(member).where(*mine).values(submitted=member.c.submitted + 1))
+        connection.execute(queries.FILL_SLOT, {"its_slot": row.slot, "its_state": state})
+    connection.execute(queries.COUNT_SUBMITTED, {"its_study": held.study, "its_person": held.person})
     return Receipt(held.claim, again=False, counted=counted, late=late)
 
 
 def _close_claim(connection: Connection, held: Hit, now: float, number: int, counted: bool, doubt: bool) -> None:
-    values = {"submitted": now, "event": number, "counted": counted, "doubt": doubt}
-    connection.execute(update(claim).where(claim.c.id == held.claim).values(**values))
-    connection.execute(update(taken).where(taken.c.person == held.person, taken.c.hit == held.hit).values(done=True))
-    connection.execute(draft.delete().where(draft.c.claim == held.claim))
+    done = {"its_claim": held.claim, "its_now": now, "its_number": number, "its_counted": counted, "its_doubt": doubt}
+    connection.execute(queries.CLOSE_CLAIM, done)
+    connection.execute(queries.DONE_ITEMS, {"its_person": held.person, "its_hit": held.hit})
+    connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
 
 
 def _receipt_again(connection: Connection, row: Any) -> Receipt:
@@ -384,7 +367,7 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
     """Keep what was answered so far; an older draft never replaces a newer one, and nothing follows a submission."""
     with campaign.writing() as connection:
         _lock(connection, person_id)
-        row = connection.execute(select(claim).where(claim.c.id == claim_id, claim.c.person == person_id)).first()
+        row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")
         if row.submitted is not None:
@@ -399,7 +382,7 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
 
 
 def draft_of(connection: Connection, claim_id: str) -> tuple[int, Any]:
-    row = connection.execute(select(draft).where(draft.c.claim == claim_id)).first()
+    row = connection.execute(queries.FIND_DRAFT, {"its_claim": claim_id}).first()
     return (0, None) if row is None else (row.number, row.body)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, literal, select, true
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events
@@ -107,9 +107,17 @@ def _write(
         for place, one in enumerate(each)
     ]
     connection.execute(insert(hit_item), placed)
-    people = range(design.recipe.people)
-    slots = [{"study": made, "hit": number, "number": n, "state": "open"} for number in numbers[: len(hits)] for n in people]
-    connection.execute(insert(slot), slots)
+    _write_slots(connection, made, design.recipe.people)
+
+
+def _write_slots(connection: Connection, made: int, people: int) -> None:
+    """A slot for every answer, HIT by HIT, made by the database itself: there may be half a million."""
+    counter = select(literal(0).label("n")).cte("counter", recursive=True)
+    counter = counter.union_all(select(counter.c.n + 1).where(counter.c.n + 1 < people))
+    each = hit.join(counter, true())  # every number for every HIT
+    rows = select(hit.c.study, hit.c.id, counter.c.n, literal("open")).select_from(each).where(hit.c.study == made, ~hit.c.quiz)
+    rows = rows.order_by(hit.c.id, counter.c.n)
+    connection.execute(insert(slot).from_select(["study", "hit", "number", "state"], rows))
 
 
 def _numbered(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> list[int]:

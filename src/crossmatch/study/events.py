@@ -14,9 +14,10 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select
 
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import queries
 from crossmatch.study.schema import event, head
 
 if TYPE_CHECKING:
@@ -36,17 +37,14 @@ def append(
     connection: Connection, study: int, at: float, kind: str, person: int | None = None, claim: str | None = None, **body: Any
 ) -> int:
     """Write an event at the end of a study's chain, within the transaction of what it tells; its number."""
-    last = connection.execute(select(head.c.number, head.c.hash).where(head.c.study == study).with_for_update()).first()
+    last = connection.execute(queries.LAST_EVENT, {"its_study": study}).first()
     if last is None:
         raise CrossmatchError(f"study {study} has no beginning: its chain of events was never opened. Make it anew.")
     number, at, text = last.number + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
     found = link(last.hash, study, number, at, kind, person, claim, text)
-    connection.execute(
-        insert(event).values(
-            study=study, number=number, at=at, kind=kind, person=person, claim=claim, body=text, previous=last.hash, hash=found
-        )
-    )
-    connection.execute(update(head).where(head.c.study == study).values(number=number, hash=found))
+    told = {"study": study, "number": number, "at": at, "kind": kind, "person": person, "claim": claim, "body": text}
+    connection.execute(queries.NEW_EVENT, {**told, "previous": last.hash, "hash": found})
+    connection.execute(queries.NEW_HEAD, {"its_study": study, "its_number": number, "its_hash": found})
     return int(number)
 
 

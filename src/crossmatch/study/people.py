@@ -21,7 +21,7 @@ from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.study import events
+from crossmatch.study import events, queries
 from crossmatch.study.assign import design_of
 from crossmatch.study.design import Recipe
 from crossmatch.study.schema import claim, member, person, study
@@ -45,7 +45,7 @@ class Person:
 
 
 def find(connection: Connection, person_id: int) -> Person | None:
-    row = connection.execute(select(person).where(person.c.id == person_id)).first()
+    row = connection.execute(queries.FIND_PERSON, {"its_person": person_id}).first()
     return None if row is None else Person(row.id, row.key, row.role, row.sessions)
 
 

@@ -14,10 +14,12 @@ import secrets
 import sqlite3
 import time
 import tomllib
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
@@ -30,6 +32,30 @@ DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.d
 FORMAT = 1
 SECRET_BYTES = 32
 PATIENCE_MS = 20_000  # that a writer waits for another one
+
+
+class Turns:
+    """A lock that is given to those who wait in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._guard, self._queue, self._taken = Lock(), deque[Lock](), False
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = Lock()
+            mine.acquire()
+            self._queue.append(mine)
+        mine.acquire()  # until the one before hands it on
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            if self._queue:
+                self._queue.popleft().release()
+            else:
+                self._taken = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +71,14 @@ class Campaign:
     def pictures(self) -> Path:
         return self.folder / PICTURES
 
+    turns: Turns = field(default_factory=lambda: Turns())
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that may write. On SQLite it is the only one from its beginning on."""
-        with self.engine.begin() as connection:
+        """A transaction that may write. On SQLite it is the only one from its beginning on, and the threads of a process take
+        turns: SQLite lets those who wait for each other sleep and try again, and some of them starve.
+        """
+        with self.turns if self.engine.dialect.name == "sqlite" else nullcontext(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager

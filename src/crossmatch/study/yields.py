@@ -111,11 +111,14 @@ def _trials(heard: Heard) -> Yield:
     solved = results.instances(heard.said)
     if solved:
         return _performance(heard, solved)
-    rows = [_trial(heard, one) for one in heard.decided if one.value not in (None, "", "none")]
-    refused, level = sum(one.value in ("", "none") for one in heard.decided), sum(one.value is None for one in heard.decided)
+    wanted = heard.study.design.result.wanted
+    kept = [one for one in heard.decided if one.value and (one.value == wanted if wanted else one.value.startswith("caption-"))]
+    rows = [_trial(heard, one) for one in kept]
+    level = sum(one.value is None for one in heard.decided)
+    refused = len(heard.decided) - len(rows) - level
     told = (f"{len(rows):,} trials accepted, {refused:,} refused" + (f", {level:,} undecided" if level else ""),)
     if not rows:
-        return {}, told, ()
+        return {"trials.jsonl": ""}, told, ()
     file = quote(str(heard.folder / "trials.jsonl"))
     data = f" --data {quote(str(heard.study.origin['data']))}" if heard.study.origin.get("data") else ""
     verify = f"crossmatch study new bison-verify --items {file}{data} --excludes {heard.study.name} -o CAMPAIGN"
@@ -211,17 +214,25 @@ def _preferences(heard: Heard) -> Yield:
 
 
 def _choices(heard: Heard) -> Yield:
-    """The best of several images for a caption, or none; with all that the item tells, for the next stage."""
-    kept = [one for one in heard.decided if one.value and one.value.startswith("image-")]
-    none = sum(one.value == "none" for one in heard.decided)
-    rows = [_kept(heard, one, int(str(one.value).rpartition("-")[2])) for one in kept]
-    told = (f"{len(kept):,} captions have an image, {none:,} have none, {len(heard.decided) - len(kept) - none:,} undecided",)
-    return {"choices.jsonl": as_jsonl(rows)}, told, ()
+    """What was chosen of each item, by how many; the best of several images with a copy of it, and all that the item tells."""
+    decided = [one for one in heard.decided if one.value is not None]
+    images = sum(str(one.value).startswith("image-") for one in decided)
+    none = sum(one.value == "none" for one in decided)
+    level = len(heard.decided) - len(decided)
+    told = f"{images:,} captions have an image, {none:,} have none" if images else f"{len(decided):,} items decided"
+    return {"choices.jsonl": as_jsonl(_chosen(heard, one) for one in decided)}, (f"{told}, {level:,} undecided",), ()
 
 
-def _kept(heard: Heard, one: Decided, place: int) -> dict[str, Any]:
-    rest = {k: v for k, v in one.thing.body.items() if k not in ("image_ids", "caption_ids", "image_id", "caption_id")}
-    return {**rest, "id": one.thing.key, "images": [heard.picture(one.thing, place)], "captions": list(one.thing.captions)}
+def _chosen(heard: Heard, one: Decided) -> dict[str, Any]:
+    rest = {k: v for k, v in one.thing.body.items() if k not in ("image_ids", "caption_ids", "image_id", "caption_id", "caption")}
+    told: dict[str, Any] = {**rest, "id": one.thing.key, "value": one.value, "share": one.share, "answers": one.answers}
+    side, _, place = str(one.value).rpartition("-")
+    if side == "image":
+        told |= {
+            "images": [heard.picture(one.thing, int(place))],
+            "image_ids": list(one.thing.image_ids[int(place) : int(place) + 1]),
+        }
+    return {**told, "captions": list(one.thing.captions)}
 
 
 YIELDS: dict[str, Callable[[Heard], Yield]] = {

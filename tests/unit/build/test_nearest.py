@@ -103,6 +103,22 @@ def test_scores_that_float32_cannot_tell_apart_are_ordered_by_float64(compiled):
     assert found_by(said, "i2i", found) == by_sorting(said, "i2i", 4)
 
 
+@pytest.mark.parametrize("spread", [1e-7, 1e-6])
+@pytest.mark.parametrize(
+    "how", [{"compiled": True, "tile": 300, "threads": 3}, {"compiled": True}, {"compiled": False, "tile": 900}]
+)
+def test_clusters_of_all_sizes_within_the_rounding_of_float32_are_ordered_by_float64(spread, how):
+    """Some fit among the candidates that a query keeps until the end, some do not, and threads see different parts of them."""
+    rng = np.random.default_rng(6)
+    sizes = [2, 3, 4, 5, 7, 9, 11, 14, 20, 35]
+    centres = rng.standard_normal((len(sizes), 48))
+    vectors = np.repeat(centres, sizes, axis=0) * (1 + spread * rng.standard_normal((sum(sizes), 48)))
+    order = rng.permutation(len(vectors))
+    said = Embeddings([f"{n:03d}" for n in range(len(vectors))], vectors[order], None, None)
+    for k in (1, 2, 6):
+        assert found_by(said, "i2i", nearest(said, "image", k, **how)) == by_sorting(said, "i2i", k)
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 def test_equal_vectors_tie_and_the_first_id_wins(compiled):
     said = Embeddings(["d", "a", "c", "b"], np.ones((4, 7), np.float32), None, None)

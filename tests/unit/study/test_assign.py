@@ -1,7 +1,5 @@
 """Claims: who gets what, for how long, and why not."""
 
-import threading
-
 import pytest
 from sqlalchemy import func, select, update
 
@@ -9,31 +7,12 @@ from crossmatch.study import people
 from crossmatch.study.assign import NotYours, claim_hit, keep_draft, review, set_open, submit
 from crossmatch.study.schema import claim, member, slot, taken
 from crossmatch.study.verify import verify
-from study_lab import GOLDEN, a_study, answers_to, book, hit_of, refused, row_of, someone, work
+from study_lab import GOLDEN, a_study, answers_to, book, hit_of, in_parallel, refused, row_of, someone, work
 
 
 def state_of(campaign, claim_id):
     with campaign.reading() as connection:
         return connection.execute(select(slot).where(slot.c.id == row_of(campaign, claim_id).slot)).one()
-
-
-def in_parallel(jobs):
-    """Run these at the same time; what each gave, or the error that it raised."""
-    gate, out = threading.Barrier(len(jobs)), [None] * len(jobs)
-
-    def run(n):
-        gate.wait()
-        try:
-            out[n] = jobs[n]()
-        except Exception as error:
-            out[n] = error
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(jobs))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    return out
 
 
 # Getting a HIT

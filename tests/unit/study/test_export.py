@@ -285,8 +285,16 @@ def test_the_chosen_image_goes_on_with_all_that_is_known_of_it(painted, tmp_path
     work(painted, study, "anna", lambda one: {"best": "none"} if one.key == "c1" else picked("image", 2)(one))
     done = export(painted, study, tmp_path / "out")
     assert done.said[1] == "1 captions have an image, 1 have none, 0 undecided"
-    (row,) = [json.loads(line) for line in (tmp_path / "out" / "choices.jsonl").read_text().splitlines()]
-    assert (row["id"], row["images"], row["original"]) == ("c0", ["blue.jpg"], "red")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "choices.jsonl").read_text().splitlines()]
+    assert (rows[0]["id"], rows[0]["images"], rows[0]["image_ids"], rows[0]["original"]) == ("c0", ["blue.jpg"], ["blue"], "red")
+    assert (rows[1]["value"], "images" in rows[1]) == ("none", False)
+
+
+def test_only_what_is_wanted_becomes_a_trial_whatever_the_rule(painted, tmp_path):
+    study = begun(painted, "bison-verify", [two(0), two(1), two(2)], "result.combine=majority", "recipe.people=1")
+    said = {"t0": picked("image", 0), "t1": lambda one: {"which": "both"}, "t2": picked("image", 1)}
+    work(painted, study, "anna", lambda one: said[one.key](one))
+    assert export(painted, study, tmp_path / "out").said[1] == "1 trials accepted, 2 refused"
 
 
 def test_level_votes_are_no_value(painted):

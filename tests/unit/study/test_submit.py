@@ -1,19 +1,19 @@
 """Submissions, reviews and drafts: one answer each, by what the item declares, and nothing is refused for a wrong gold answer."""
 
 import math
-import threading
 
 import pytest
 from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import people
 from crossmatch.study.assign import NotYours, claim_hit, draft_of, keep_draft, review, submit
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
 from crossmatch.study.people import Person, completion
 from crossmatch.study.schema import draft, slot
 from crossmatch.study.verify import verify
-from study_lab import GOLDEN, a_study, answers_to, book, design_of, hit_of, refused, row_of, someone, work
+from study_lab import GOLDEN, a_study, answers_to, book, design_of, hit_of, in_parallel, refused, row_of, someone, work
 
 THREE = [{"match": "yes"}] * 3
 
@@ -46,19 +46,9 @@ def test_a_repeated_submission_is_one_answer_and_the_first_stands(campaign):
 
 def test_two_submissions_at_once_are_one_answer(campaign):
     study, anna, mine = begun(campaign)
-    gate, receipts = threading.Barrier(4), []
-
-    def send(match):
-        gate.wait()
-        receipts.append((submit(campaign, mine, anna, [{"match": match}] * 3), match))
-
-    threads = [threading.Thread(target=send, args=(match,)) for match in ("yes", "no", "yes", "no")]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    (first,) = [match for receipt, match in receipts if not receipt.again]
-    assert len(receipts) == 4
+    given = ["yes", "no", "yes", "no"]
+    receipts = in_parallel([lambda match=match: submit(campaign, mine, anna, [{"match": match}] * 3) for match in given])
+    (first,) = [match for receipt, match in zip(receipts, given, strict=True) if not receipt.again]
     assert book(campaign, study).answers == {mine: [{"match": first}] * 3}
     verify(campaign)
 
@@ -217,6 +207,28 @@ def test_a_hit_that_does_not_count_goes_to_another_person(campaign, verdict):
     assert list(book(campaign, study).answers) == [mine, other]  # both are kept
 
 
+def test_two_reviewers_at_once_leave_one_state(campaign):
+    for verdicts in (("approve", "reject"), ("reassign", "reject"), ("approve", "reassign")):
+        study = a_study(campaign, *GOLDEN, golden=2, items=3, name="-".join(verdicts))
+        mine = work(campaign, study, someone(campaign, study), wrong=True)
+        found = in_parallel([lambda verdict=verdict, mine=mine: review(campaign, mine, None, verdict) for verdict in verdicts])
+        assert all(isinstance(one, bool) for one in found), found
+        verify(campaign)
+
+
+def test_whoever_reviews_may_work_at_the_same_time(campaign):
+    """A review names its reviewer, and a claim holds its person: neither waits for the other without end."""
+    study = a_study(campaign, items=60)
+    rita = people.enter(campaign, people.invite(campaign, "rita", "reviewer")).id
+    people.agree(campaign, study, rita)
+    ben = someone(campaign, study)
+    for _ in range(8):
+        done = work(campaign, study, ben)
+        found = in_parallel([lambda: work(campaign, study, rita), lambda done=done: review(campaign, done, rita, "approve")] * 2)
+        assert not [one for one in found if isinstance(one, Exception)], found
+    verify(campaign)
+
+
 def test_late_answers_can_be_reviewed_but_never_counted(campaign, clock):
     study, anna, mine = begun(campaign, items=3)
     ben = someone(campaign, study)
@@ -275,17 +287,7 @@ def test_a_draft_ends_with_the_submission_and_none_follows(campaign):
 def test_no_draft_slips_in_beside_a_submission(campaign):
     for n in range(8):
         _, anna, mine = begun(campaign, name=f"study-{n}")
-        gate = threading.Barrier(2)
-
-        def keep(mine=mine, anna=anna, gate=gate):
-            gate.wait()
-            keep_draft(campaign, mine, anna, 1, [{"match": "no"}])
-
-        thread = threading.Thread(target=keep)
-        thread.start()
-        gate.wait()
-        submit(campaign, mine, anna, THREE)
-        thread.join()
+        in_parallel([lambda: keep_draft(campaign, mine, anna, 1, [{"match": "no"}]), lambda: submit(campaign, mine, anna, THREE)])  # noqa: B023
     with campaign.reading() as connection:
         assert connection.execute(select(draft)).all() == []
 
