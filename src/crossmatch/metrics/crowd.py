@@ -214,9 +214,9 @@ def dawid_skene(said: Answers, *, smoothing: float = SMOOTHING, tolerance: float
 
     larger. Done when a step adds no more than `tolerance` for each answer; if that is not so within `steps`, it is an error. The
     maximum is a local one. Nothing is drawn, and the order of answers, items and people changes nothing but rounding. Values are
-    those that somebody gave. People need many answers each: in simulations with six of each, two values and three answers to an
-    item, it was right less often than the majority (71 against 81 %); with ninety of each and as many who answer at random as not,
-    more often (79 against 73 %). Source: dawid1979maximum.
+    those that somebody gave. People need many answers each: with
+    few of them the majority is right more often, and with one answer to an item there is nothing to learn from.
+    Source: dawid1979maximum.
 
     >>> said = Answers.from_table([[1, 1, 2], [2, 2, 2], [1, 1, 2], [2, 2, 1], [1, 1, 2], [2, 2, 1], [1, 2, 2]])
     >>> found = dawid_skene(said)
