@@ -14,6 +14,7 @@ import click
 from crossmatch import __version__
 from crossmatch.cli.agree import agree_command
 from crossmatch.cli.analyse import analyse
+from crossmatch.cli.build import build
 from crossmatch.cli.cache import cache_group, cache_options
 from crossmatch.cli.captions import captions
 from crossmatch.cli.correlate import correlate
@@ -44,7 +45,7 @@ def _attach(command: click.Command) -> None:
 
 
 captions.add_command(agree_command)
-for attached in (analyse, cache_group, captions, correlate, data, export, study, train):
+for attached in (analyse, build, cache_group, captions, correlate, data, export, study, train):
     _attach(attached)
 
 
