@@ -60,20 +60,27 @@ def verdicts() -> dict[tuple[str, str], dict[str, str]]:
         return {(row["caption_id"], row["category"]): row for row in csv.DictReader(file)}
 
 
-def show(rows: Sequence[Row], said: dict[tuple[str, str], dict[str, str]]) -> None:
-    """Each row with its texts and what was said of it, and how many are both grammatical and false."""
+def counted(rows: Sequence[Row], said: dict[tuple[str, str], dict[str, str]]) -> Counter[str]:
+    """How many of the rows were found grammatical, false, and both; a verdict on another text is refused."""
     good: Counter[str] = Counter()
-    for number, row in enumerate(rows, start=1):
+    for row in rows:
         found = said.get((row["caption_id"], row["category"]))
-        if said and (found is None or [found["before"], found["after"]] != row["changed"]):
+        if found is None or [found["before"], found["after"]] != row["changed"]:
             raise SystemExit(
                 f"{SHEET} does not tell of caption {row['caption_id']}, {row['category']}: the rules have changed. Read anew."
             )
+        good.update(name for name in ("grammatical", "false") if found[name] == "yes")
+        good["both"] += found["grammatical"] == found["false"] == "yes"
+    return good
+
+
+def show(rows: Sequence[Row], said: dict[tuple[str, str], dict[str, str]]) -> None:
+    """Each row with its texts and what was said of it, and how many are both grammatical and false."""
+    good = counted(rows, said) if said else Counter()
+    for number, row in enumerate(rows, start=1):
+        found = said.get((row["caption_id"], row["category"]))
         told = "" if found is None else f"   grammatical: {found['grammatical']}, false: {found['false']} {found['note']}"
         print(f"{number:2d} {row['category']:<12} {row['caption'].strip()}\n{'':16}{row['negative'].strip()}{told}")
-        if found is not None:
-            good.update(name for name in ("grammatical", "false") if found[name] == "yes")
-            good["both"] += found["grammatical"] == found["false"] == "yes"
     for name in ("grammatical", "false", "both") if said else ():
         low, high = wilson(good[name] / len(rows), len(rows))
         print(f"{name}: {good[name]} of {len(rows)}, {100 * good[name] / len(rows):.0f} % ({100 * low:.0f} to {100 * high:.0f})")

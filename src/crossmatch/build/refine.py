@@ -235,7 +235,7 @@ def refine(
 
 def _fill(made: Output, rows: list[Row], scorers: Sequence[Scorer], share: float, bins: int, seed: int) -> None:
     made.count("read", len(rows))
-    scores = [_scores(scorer, rows) for scorer in scorers]
+    scores = [pair_scores(scorer, rows) for scorer in scorers]
     ids = [str(row["id"]) for row in rows]
     chosen = np.flatnonzero(best([negative for _, negative in scores], share, ids, seed)) if rows else np.zeros(0, dtype=np.int64)
     made.count("dropped: below the share", len(rows) - len(chosen))
@@ -255,7 +255,7 @@ def _fill(made: Output, rows: list[Row], scorers: Sequence[Scorer], share: float
     _tell(made, rows, scores, fit, kept)
 
 
-def _scores(scorer: Scorer, rows: Sequence[Row]) -> tuple[FloatArray, FloatArray]:
+def pair_scores(scorer: Scorer, rows: Sequence[Row]) -> tuple[FloatArray, FloatArray]:
     """The scores of the captions and of the negatives; an image is a group, as its captions are alike."""
     texts = [row["caption"] for row in rows] + [row["negative"] for row in rows]
     groups = [str(row["image_id"]) or str(row["caption_id"]) for row in rows]
