@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from crossmatch.cli.build.judged import merge_command
+from crossmatch.cli.build.judged import bias_command, merge_command
 
 
 @click.group()
@@ -12,4 +12,5 @@ def build() -> None:
     """Build a benchmark: mine, sample, write and refine hard negatives, generate, pool, merge, and say how far to trust it."""
 
 
+build.add_command(bias_command)
 build.add_command(merge_command)

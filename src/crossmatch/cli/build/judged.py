@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crossmatch.cli.cache import cache_options
 from crossmatch.cli.folders import FOLDER
 
 if TYPE_CHECKING:
@@ -86,3 +87,38 @@ def _merge_table(told: dict[str, Any]) -> Any:
     notes = [f"{key}: {number:,}" for key, number in counts.items() if key.startswith(("removed", "conflicts"))]
     heads = (("", "queries", "source", "positives", "of links", "per query", "no links"),)
     return Table(f"{counts['images']:,} images, {counts['captions']:,} captions", heads, tuple(rows), 3, tuple(notes))
+
+
+@click.command("bias")
+@click.argument("pool", type=FOLDER)
+@click.option(
+    "--answers", type=FILE, required=True, help="A study's export, a merged folder, or a csv: image_id, caption_id, grade."
+)
+@click.option("-o", "--output", type=FOLDER, required=True, help="Folder for the bias of every subset, and a picture.")
+@click.option("--metric", "metrics", multiple=True, type=click.Choice(["hit@1", "r-precision"]), help="[default: hit@1]")
+@click.option("--data", default="", help="The pool's collection: for r-precision and for candidates.")
+@click.option("-m", "--model", "models", multiple=True, help="A model that may be added to the pool. Repeatable.")
+@click.option("--samples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap samples.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@cache_options
+def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ...], data: str, models: tuple[str, ...],
+                 samples: int, seed: int, cache: Path | None, no_cache: bool) -> None:  # fmt: skip
+    """What the choice of annotator models did to a POOL, and which to add (chun2022eccv, app. E)."""
+    from crossmatch.build.bias import bias
+    from crossmatch.build.bias_report import bias_panel, bias_tables
+    from crossmatch.cli.cache import score_cache
+    from crossmatch.report.analysis_page import write
+    from crossmatch.report.tables import as_text
+
+    found, _ = bias(
+        pool, answers, output, metrics=metrics or ("hit@1",), collection=_collection(data) if data else None, candidates=models,
+        samples=samples, seed=seed, cache=score_cache(cache, no_cache),
+    )  # fmt: skip
+    tables = bias_tables(found)
+    for name in ("bias.svg", "bias.png", "bias.html"):
+        write(output / name, "What the choice of annotator models did", tables, [bias_panel(found)])
+    click.echo("\n\n".join(map(as_text, tables)))
+    for direction, number in found.unjudged.items():
+        if number:
+            click.echo(f"{number:,} pairs of the pool in {direction} have no answer, and count as no match", err=True)
+    click.echo(f"saved {output} · {output / 'bias.html'}", err=True)
