@@ -313,7 +313,8 @@ def bias(
 
 
 def _rows(one: Measured) -> Iterator[Row]:
-    models, head = one.versions.models, {"direction": one.direction, "metric": one.metric}
+    models = one.versions.models
+    head: Row = {"direction": one.direction, "metric": one.metric}
     for n, (member, scores) in enumerate(zip(one.versions.members, one.versions.scores, strict=True)):
         by = [name for name, chosen in zip(models, member.tolist(), strict=True) if chosen]
         row = {"id": f"{one.direction}/{one.metric}/{'+'.join(by)}", **head, "by": by, "scores": _percent(models, scores)}

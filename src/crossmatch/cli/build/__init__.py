@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from crossmatch.cli.build.judged import bias_command, merge_command
+from crossmatch.cli.build.judged import bias_command, card_command, merge_command
 
 
 @click.group()
@@ -13,4 +13,5 @@ def build() -> None:
 
 
 build.add_command(bias_command)
+build.add_command(card_command)
 build.add_command(merge_command)

@@ -122,3 +122,28 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
         if number:
             click.echo(f"{number:,} pairs of the pool in {direction} have no answer, and count as no match", err=True)
     click.echo(f"saved {output} · {output / 'bias.html'}", err=True)
+
+
+@click.command("card")
+@click.argument("folder", type=FOLDER)
+@click.option("-o", "--output", type=FOLDER, required=True, help="Another folder, to be given to others.")
+@click.option("--name", default="", help="What it is called.  [default: the folder's name]")
+@click.option("--about", default="", help="What it is for, in a sentence or two.")
+@click.option("--licence", default="", help="Licence of the annotations, such as cc-by-4.0.")
+@click.option("--image-licences", type=FILE, help="A table with image_id and licence.")
+@click.option("--step", "earlier", multiple=True, type=FOLDER, help="A step or a study's export that it was made from. Repeatable.")
+@click.option("--url", default="", help="Where it can be found.")
+@click.option("--cite", default="", help="How it is to be cited.")
+@click.option("--released", default="", help="Day of its release: year-month-day.")
+def card_command(folder: Path, output: Path, name: str, about: str, licence: str, image_licences: Path | None,
+                 earlier: tuple[Path, ...], url: str, cite: str, released: str) -> None:  # fmt: skip
+    """A data sheet, Croissant metadata and parquet files for a FOLDER with judgements or trials."""
+    from crossmatch.build.card import Wording, card
+
+    words = Wording(name or folder.resolve().name, about, licence, url, cite, released)
+    told = card(folder, output, words, earlier=earlier, licences=image_licences)
+    click.echo(", ".join(f"{number:,} {what}" for what, number in told["counts"].items()))
+    if not licence:
+        click.echo("no licence was stated, and the data sheet says so: --licence", err=True)
+    load = f'datasets.load_dataset("{output}")'
+    click.echo(f"saved {output / 'README.md'}, {output / 'croissant.json'} · {load}", err=True)
