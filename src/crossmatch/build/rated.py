@@ -41,10 +41,11 @@ def read_rated(path: Path, collection: Collection, side: str) -> list[Rated]:
             raise CrossmatchError(f"{row.where}: there is no {side} {name!r:.60} in the collection. Name the one that was rated.")
         return found
 
-    return [(named(row, first), named(row, second), _rating(row)) for row in read_table(path, (first, second, GRADES))]
+    return [(named(row, first), named(row, second), rating_of(row)) for row in read_table(path, (first, second, GRADES))]
 
 
-def _rating(row: Row) -> float:
+def rating_of(row: Row) -> float:
+    """The grade that a row tells, a number."""
     said = row.cells[next(column for column in GRADES if column in row.cells)]
     try:
         rating = float(said)

@@ -89,16 +89,20 @@ class Pool:
 class Versions:
     """Every model's score on the data that each subset of the models would have given.
 
-    `members[t, m]`: model m is in subset t; the last subset is all of them. `scores[t, m]`: s_Θ(ϕ), a fraction.
+    `members[t, m]`: model m is in subset t; the last subset is all of them. `scores[t, m]`: s_Θ(ϕ), a fraction;
+    `samples[b, t, m]` the same for the b-th draw of queries, if any were asked for.
     """
 
     models: tuple[str, ...]
     members: BoolArray
     scores: FloatArray
     queries: int
+    samples: FloatArray | None = None
 
 
-def versions(pool: Pool, retrieved: Mapping[str, NDArray[np.int64]], metric: str = "hit@1") -> Versions:
+def versions(
+    pool: Pool, retrieved: Mapping[str, NDArray[np.int64]], metric: str = "hit@1", samples: int = 0, seed: int = 0
+) -> Versions:
     """Score each model on the data pooled by each subset Θ of the models, with relevance in parts.
 
         m_i(x) = 1 / 0.5 / 0  for yes / partially / otherwise,  0 where no model of Θ proposed the pair
@@ -107,7 +111,7 @@ def versions(pool: Pool, retrieved: Mapping[str, NDArray[np.int64]], metric: str
     R_Θ counts the items of a query with relevance above zero that Θ proposed. `retrieved` maps each model of the pool to its
     ranking, an array (queries, k), which must be at least as deep as the largest R. N are the queries that have a positive in
     the whole pool, for every Θ the same ones; where Θ leaves a query without positives, nothing retrieved is a match and the
-    query counts 0.
+    query counts 0. With `samples`, so many times as many queries are drawn with replacement, the same ones for every Θ and model.
     Source: chun2022eccv, eq. E.1 to E.4.
 
     >>> lists = {"a": np.array([[7, 8, 9]]), "b": np.array([[8, 7, 9]])}
@@ -135,11 +139,15 @@ def versions(pool: Pool, retrieved: Mapping[str, NDArray[np.int64]], metric: str
     gain, proposers = _looked_up(pool, by, ranked[:, scored, :depth], scored)
     of_query = csr_array((np.ones(len(member)), (np.arange(len(member)), member)), shape=(len(member), len(scored)))
     step = max(1, ROOM // max(gain.size, len(by)))
-    scores = []
+    drawn = np.random.default_rng(seed).multinomial(len(scored), np.full(len(scored), 1 / len(scored)), samples) / len(scored)
+    scores, sampled = [], []
     for chosen in np.split(theta, range(step, len(theta), step)):
         counts = np.asarray((by[positive] & chosen[:, None] != 0).astype(np.float64) @ of_query, dtype=np.int64)
-        scores.append(_scores(gain, proposers, chosen, counts, metric))
-    return Versions(pool.models, members, np.concatenate(scores), len(scored))
+        by_query = _scores(gain, proposers, chosen, counts, metric)
+        scores.append(by_query.mean(axis=2))
+        sampled.append(np.moveaxis(by_query @ drawn.T, 2, 0))
+    again = np.concatenate(sampled, axis=1) if samples else None
+    return Versions(pool.models, members, np.concatenate(scores), len(scored), again)
 
 
 def subsets(models: int) -> list[tuple[int, ...]]:
@@ -247,11 +255,11 @@ def _looked_up(pool: Pool, by: IntArray, ranked: IntArray, queries: IntArray) ->
 
 
 def _scores(gain: FloatArray, proposers: IntArray, theta: IntArray, counts: IntArray, metric: str) -> FloatArray:
-    """Shape (subsets, models), for some of the subsets at once."""
+    """Shape (subsets, models, queries), for some of the subsets at once."""
     match = np.where(proposers & theta[:, None, None, None], gain, 0.0)
     if metric == "hit@1":
-        return np.asarray(match[..., 0].mean(axis=2), dtype=np.float64)
+        return np.asarray(match[..., 0], dtype=np.float64)
     reach = np.cumsum(match, axis=3)
     last = np.maximum(counts - 1, 0)[:, None, :, None]
     found = np.take_along_axis(reach, np.broadcast_to(last, (*reach.shape[:3], 1)), axis=3)[..., 0]
-    return np.asarray(np.where(counts[:, None] > 0, found / np.maximum(counts, 1)[:, None], 0.0).mean(axis=2), dtype=np.float64)
+    return np.asarray(np.where(counts[:, None] > 0, found / np.maximum(counts, 1)[:, None], 0.0), dtype=np.float64)

@@ -20,7 +20,7 @@ from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.judgements import KINDS, Judgements
 
-MAY = ("source",)
+MAY = ("source", "direction")
 SOURCE = re.compile(r"[\w.+ -]+")  # it becomes part of names such as i2t/SOURCE
 
 
@@ -49,7 +49,8 @@ def read_judgements(
 
     An image goes by its id or its file's name, a caption by its id or by its text; a text means every caption that reads so.
     A grade is zero (judged irrelevant) or more; from `positive` on the pair is a positive. Pairs that are not listed are unjudged.
-    Rows about captions with an id among `left_out` are passed over.
+    Rows about captions with an id among `left_out` are passed over. A row with a `direction`, i2t or t2i, holds for that one
+    alone, in a set of its own: `SOURCE-i2t`.
     """
     images = {str(name): [n] for n, name in enumerate(collection.image_ids)}
     images |= {name: images[image] for name, image in aliases.items() if name not in images}
@@ -60,15 +61,21 @@ def read_judgements(
     pairs = FILES[path.stem.lower()]
     known = {"image_id": images, "image": images, "caption_id": captions, "caption": reads}
     said: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
+    only: dict[str, str] = {}
     for row in read_table(path, (pairs.first, pairs.second, ("grade",)), MAY):
         if row.cells.get("caption_id") in left_out or row.cells.get("other_caption_id") in left_out:
             continue
-        source, grade = _source(row, pairs.source), _grade(row)
+        direction = _direction(row, pairs.kind)
+        source, grade = _source(row, pairs.source) + (f"-{direction}" if direction else ""), _grade(row)
+        if only.setdefault(source, direction) != direction:
+            raise CrossmatchError(f"{row.where}: {source!r} is a source of its own already, for all directions. Rename one.")
         firsts, seconds = (_meant(row, {c: known[c.removeprefix("other_")] for c in side}) for side in (pairs.first, pairs.second))
         for pair in ((first, second) for first in firsts for second in seconds):
             for each in {pair, pair[::-1]} if pairs.kind != "image-caption" else {pair}:
                 _put(said[source], each, grade, row, pairs.kind, collection)
-    return {source: _judgements(path, source, pairs.kind, found, collection, positive) for source, found in said.items()}
+    return {
+        source: _judgements(path, source, pairs.kind, found, collection, positive, only[source]) for source, found in said.items()
+    }
 
 
 def _put(
@@ -124,8 +131,23 @@ def _source(row: Row, usual: str) -> str:
     return source
 
 
+def _direction(row: Row, kind: str) -> str:
+    direction = row.cells.get("direction", "")
+    if direction and direction not in KINDS[kind][1]:
+        raise CrossmatchError(
+            f"{row.where}: the direction is {direction!r:.40}; {' or '.join(KINDS[kind][1])} was expected, or nothing for all."
+        )
+    return direction
+
+
 def _judgements(
-    path: Path, source: str, kind: str, pairs: Mapping[tuple[int, int], tuple[float, str]], collection: Collection, positive: float
+    path: Path,
+    source: str,
+    kind: str,
+    pairs: Mapping[tuple[int, int], tuple[float, str]],
+    collection: Collection,
+    positive: float,
+    only: str,
 ) -> Judgements:
     grades = [grade for grade, _ in pairs.values()]
     if max(grades) < positive:
@@ -135,4 +157,4 @@ def _judgements(
         )
     rows, columns = np.asarray(list(pairs), dtype=np.int64).T
     shape = len(collection.ids(KINDS[kind][0][0])), len(collection.ids(KINDS[kind][0][1]))
-    return Judgements(source, rows, columns, np.asarray(grades), shape, positive, kind=kind)
+    return Judgements(source, rows, columns, np.asarray(grades), shape, positive, kind=kind, only=only)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
+from crossmatch.cli.build.judged import bias_command, card_command, merge_command
+
 
 @click.group()
 def build() -> None:
     """Build a benchmark: mine, sample, write and refine hard negatives, generate, pool, merge, and say how far to trust it."""
+
+
+build.add_command(bias_command)
+build.add_command(card_command)
+build.add_command(merge_command)
