@@ -14,9 +14,9 @@ in which i is the only new positive: others can only help B. So none and each si
     R · mAP@R = Σ_{j<=R} rel(j) N(j)/j = Σ_{x<R} g(N(x)) / (x(x + 1)) + g(N(R)) / R
 
 a sum over cut-offs. At one cut-off only counts matter: how many of the m are above it for A alone, for both, for neither, for B
-alone, and the best counts have a closed form. The sum of the best is a bound that may not be reached, because different cut-offs may want
-different labellings; finding the extreme itself is a quadratic programme in zeros and ones. It is never wider than the highest
-of A minus the lowest of B at the same m, and it is zero for two models that rank alike.
+alone, and the best counts have a closed form. The sum of the best is a bound that may not be reached, because different cut-offs
+may want different labellings; the extreme itself is a quadratic programme in zeros and ones. The bound is never wider than the
+highest of A minus the lowest of B at the same m, and it is zero for two models that rank alike.
 
 **Ties in hit@k, MRR or mAP@R**: the highest of A minus the lowest of B (for mAP@R, at the same m), which may not be reached either.
 
@@ -162,12 +162,13 @@ def _cut_block(a: Placed, b: Placed, label: Labels) -> FloatArray:
     neither = count[:, None] - only_a - only_b - both
     x = np.arange(1, places + 1)
     out = np.full(len(label), -np.inf)
+    counts = (sure_a, sure_b, only_a, only_b, both, neither)
     for m in range(int(count.max(initial=0)) + 1):
-        r = (sure + m)[:, None]
-        gap = _best_at_cuts(m, sure_a, sure_b, only_a, only_b, both, neither)
+        at = count >= m
+        r = (sure[at] + m)[:, None]
+        gap = _best_at_cuts(m, *(each[at] for each in counts))
         share = np.where(x < r, 1.0 / (x * (x + 1.0)), np.where(x == r, 1.0 / x, 0.0))
-        found = (share * gap).sum(axis=1) / r[:, 0]
-        out = np.where(count >= m, np.maximum(out, found), out)
+        out[at] = np.maximum(out[at], (share * gap).sum(axis=1) / r[:, 0])
     return out
 
 
