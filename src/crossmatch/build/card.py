@@ -86,8 +86,10 @@ def card(
     named = {f"{one.name} {one.folder.name}": one.hash[:16] for one in chain.links}
     inputs = {"result": _digest(folder), **named} | ({"licences": sha256_of(licences)[:16]} if licences else {})
 
+    give = _trials(folder, of_images) if _trial_file(folder) else _collection(folder, of_images)  # read before a folder is begun
+
     def rows(made: Output) -> Iterator[Row]:
-        material = (_trials if _trial_file(folder) else _collection)(folder, output, of_images)
+        material = give(output)
         texts = {"README.md": sheet(words, material, chain), "croissant.json": _croissant(words, material, chain)}
         for name, text in texts.items():
             with whole_file(output / name) as file:
@@ -156,11 +158,17 @@ def read_licences(path: Path) -> dict[str, str]:
 # -- a collection with judgements
 
 
-def _collection(folder: Path, output: Path, licences: Mapping[str, str]) -> Material:
-    loaded = load_folder(folder, positive="0.000001")  # whatever is positive, all grades are given on
-    held = loaded.collection
+def _collection(folder: Path, licences: Mapping[str, str]) -> Callable[[Path], Material]:
+    """Reads a collection; what it gives writes it into a folder."""
+    held = load_folder(folder, positive="0.000001").collection  # whatever is positive, all grades are given on
     known = {name: licences[name] for name in held.image_ids.tolist() if name in licences}
     _require_all(licences, known, held.shape[0])
+    if held.open_image is None:
+        raise CrossmatchError("the result has no pictures, only ids. Put them into its images/.")
+    return lambda output: _give_collection(folder, held, known, output)
+
+
+def _give_collection(folder: Path, held: Collection, known: Mapping[str, str], output: Path) -> Material:
     columns = {"image": IMAGE, "image_id": TEXT, "captions": TEXTS, "caption_ids": TEXTS} | ({"licence": TEXT} if known else {})
     about = {
         "image": "the picture", "image_id": "its name", "captions": "the captions it came with", "caption_ids": "their names",
@@ -199,8 +207,6 @@ def _images(held: Collection, licences: Mapping[str, str]) -> Iterator[Record]:
 
 def _encoded(opener: Any) -> Callable[[str], tuple[bytes, str]]:
     """A picture as the bytes of its file, or else as PNG; and a name for it."""
-    if opener is None:
-        raise CrossmatchError("the result has no pictures, only ids. Put them into its images/.")
 
     def encoded(name: str) -> tuple[bytes, str]:
         if isinstance(opener, Pictures) and name in opener.stored:
@@ -218,20 +224,26 @@ def _graded(rows: Sequence[Mapping[str, str]], kinds: Mapping[str, str]) -> Iter
 # -- trials
 
 
-def _trials(folder: Path, output: Path, licences: Mapping[str, str]) -> Material:
+def _trials(folder: Path, licences: Mapping[str, str]) -> Callable[[Path], Material]:
+    """Reads trials; what it gives writes them into a folder."""
     path = _trial_file(folder)
     assert path is not None
     offers = read_offers(path)
     shapes = {(len(one.images), len(one.captions)) for one in offers}
     if len(shapes) > 1:
         raise CrossmatchError(f"{path} has trials of {len(shapes)} shapes; one was expected, such as 2x1. Split it.")
-    images, captions = next(iter(shapes))
     pictures = pictures_of(offers, folder, "")
     if not isinstance(pictures, Pictures):
         raise CrossmatchError(f"no image that {path.name} names is in {folder} or its images/. Put them there.")
     names = {name for one in offers for name in one.images}
     known = {name: licences[name] for name in names if name in licences}
     _require_all(licences, known, len(names))
+    return lambda output: _give_trials(offers, pictures, known, output)
+
+
+def _give_trials(offers: Sequence[Offer], pictures: Pictures, known: Mapping[str, str], output: Path) -> Material:
+    images, captions = len(offers[0].images), len(offers[0].captions)
+    names = {name for one in offers for name in one.images}
     columns = {"id": TEXT} | {f"image_{n}": IMAGE for n in range(images)} | {f"caption_{n}": TEXT for n in range(captions)}
     columns |= {"category": TEXT}
     about = {f"image_{n}": f"image {n}; it belongs to caption {n}, if there is one" for n in range(images)}

@@ -169,10 +169,11 @@ def merge(
     thresholds = {one.name: one.positive for one in sources if one.positive != POSITIVE[one.kind]}
     options = asdict(how) | {key: ids for key, ids in listed.items() if ids} | ({"positive": thresholds} if thresholds else {})
 
+    gone = removed(collection, invalid=invalid, wrong=wrong, images=images, find=how.find, against=against)
+    queries = queries_of(pool) if pool else {}
+    found = merged(collection, sources, rule=how.rule, links=how.links, queries=queries, gone=gone)  # before a folder is begun
+
     def rows(made: Output) -> Iterator[Row]:
-        gone = removed(collection, invalid=invalid, wrong=wrong, images=images, find=how.find, against=against)
-        queries = queries_of(pool) if pool else {}
-        found = merged(collection, sources, rule=how.rule, links=how.links, queries=queries, gone=gone)
         _write(output, found)
         _tell(made, found)
         for pair, verdict in found.verdicts.items():
