@@ -39,9 +39,15 @@ def _scores(one: Measured) -> Table:
     """Table E.1: a row for each model, a column for the pairs that each model proposed, and one for those of all."""
     models, whole = one.versions.models, len(one.versions.scores) - 1
     columns = [*range(len(models)), whole]
-    best = [int(one.versions.scores[t].argmax()) for t in columns]
+    best = [one.versions.scores[t].max() for t in columns]
     rows = [
-        (short(name), *(f"{100 * one.versions.scores[t, m]:.1f}{'*' if best[n] == m else ' '}" for n, t in enumerate(columns)))
+        (
+            short(name),
+            *(
+                f"{100 * one.versions.scores[t, m]:.1f}{'*' if one.versions.scores[t, m] == best[n] else ' '}"
+                for n, t in enumerate(columns)
+            ),
+        )
         for m, name in enumerate(models)
     ]
     notes = (

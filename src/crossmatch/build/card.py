@@ -3,7 +3,7 @@
     README.md          the data sheet, with the front matter that Hugging Face reads (gebru2021datasheets; miranda2024bivlc, app. B)
     croissant.json     the same for machines (akhtar2024croissant)
     data/*.parquet     images with their captions, or trials; the pictures are inside
-    judgements/*.parquet, judgements.csv    what was judged; the latter so that `crossmatch run -t collection:FOLDER` takes the folder
+    judgements/*.parquet, judgements.csv    what was judged; the csv is for `crossmatch run -t collection:FOLDER`
 
 All that the data sheet says is counted from the data or read from the manifests of the steps. What only people can know, such as a
 licence, is asked for, and if nobody says it, the data sheet says so.
@@ -23,11 +23,11 @@ from crossmatch.benchmarks.folder import load_folder
 from crossmatch.benchmarks.formats.gathered import Pictures
 from crossmatch.benchmarks.formats.table import DELIMITERS, read_table
 from crossmatch.benchmarks.formats.trials import Offer, pictures_of, read_offers
-from crossmatch.build.files import Asked, Output, Row, written
+from crossmatch.build.files import Asked, Output, Row, read_rows, written
 from crossmatch.build.material import groups_of
 from crossmatch.build.provenance import Chain, chain_of
-from crossmatch.build.sheet import sheet
 from crossmatch.build.shards import IMAGE, NUMBER, TEXT, TEXTS, Record, Shard, croissant, png_of, write_shard
+from crossmatch.build.sheet import sheet
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
@@ -51,6 +51,7 @@ class Wording:
     url: str = ""
     cite: str = ""
     released: str = ""  # year-month-day
+    version: str = "1.0.0"
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w][\w .+-]*", self.name):
@@ -80,12 +81,15 @@ def card(
     if output.resolve() == folder.resolve():
         raise WrongWords(f"{output} is the result itself. Take another folder for the card.")
     chain = chain_of(folder, earlier)
+    _require_as_merged(folder, chain)
     of_images = read_licences(licences) if licences else {}
-    named = {f"{one.name} {one.folder.name}": min(one.hashes)[:16] for one in chain.links}
+    named = {f"{one.name} {one.folder.name}": one.hash[:16] for one in chain.links}
     inputs = {"result": _digest(folder), **named} | ({"licences": sha256_of(licences)[:16]} if licences else {})
 
+    give = _trials(folder, of_images) if _trial_file(folder) else _collection(folder, of_images)  # read before a folder is begun
+
     def rows(made: Output) -> Iterator[Row]:
-        material = (_trials if _trial_file(folder) else _collection)(folder, output, of_images)
+        material = give(output)
         texts = {"README.md": sheet(words, material, chain), "croissant.json": _croissant(words, material, chain)}
         for name, text in texts.items():
             with whole_file(output / name) as file:
@@ -99,9 +103,24 @@ def card(
     return written(output, Asked(STEP, inputs, dict(words.__dict__)), rows)
 
 
+def _require_as_merged(folder: Path, chain: Chain) -> None:
+    """Refuse judgements that were changed after they were merged: the data sheet would tell of others."""
+    if not chain.links or chain.links[0].name != "merge" or chain.links[0].folder != folder:
+        return
+    merged = {(row["image_id"], row["caption_id"]): float(row["grade"]) for row in read_rows(folder, "merge")}
+    table = read_table(folder / "judgements.csv", (("image_id",), ("caption_id",), ("grade",)))
+    listed = {(row.cells["image_id"], row.cells["caption_id"]): float(row.cells["grade"]) for row in table}
+    changed = next((pair for pair, grade in listed.items() if merged.get(pair) != grade), None)
+    if changed is not None:
+        raise CrossmatchError(
+            f"{folder / 'judgements.csv'} was changed after it was merged, at {changed[0]} and {changed[1]}. Merge anew."
+        )
+
+
 def _digest(folder: Path) -> str:
     """What identifies a result: its judgements or trials."""
-    path = _trial_file(folder) or next((p for name in ("judgements.csv", "captions.json", "captions.csv") if (p := folder / name).is_file()), None)
+    files = (folder / name for name in (*TRIALS, "judgements.csv", "captions.json", "captions.csv"))
+    path = next((path for path in files if path.is_file()), None)
     return sha256_of(path)[:16] if path else "unknown"
 
 
@@ -110,7 +129,13 @@ def _trial_file(folder: Path) -> Path | None:
 
 
 def _croissant(words: Wording, material: Material, chain: Chain) -> str:
-    more = {"license": words.licence, "url": words.url, "citeAs": words.cite, "datePublished": words.released, "version": "1.0.0"}
+    more = {
+        "license": words.licence,
+        "url": words.url,
+        "citeAs": words.cite,
+        "datePublished": words.released,
+        "version": words.version,
+    }
     told = ", ".join(f"{number:,} {what}" for what, number in material.counts.items())
     made = ", ".join(one.name for one in chain.links)
     about = words.about or f"{told}." + (f" Made by crossmatch: {made}." if made else "")
@@ -133,11 +158,17 @@ def read_licences(path: Path) -> dict[str, str]:
 # -- a collection with judgements
 
 
-def _collection(folder: Path, output: Path, licences: Mapping[str, str]) -> Material:
-    loaded = load_folder(folder, positive="0.000001")  # whatever is positive, all grades are given on
-    held = loaded.collection
+def _collection(folder: Path, licences: Mapping[str, str]) -> Callable[[Path], Material]:
+    """Reads a collection; what it gives writes it into a folder."""
+    held = load_folder(folder, positive="0.000001").collection  # whatever is positive, all grades are given on
     known = {name: licences[name] for name in held.image_ids.tolist() if name in licences}
     _require_all(licences, known, held.shape[0])
+    if held.open_image is None:
+        raise CrossmatchError("the result has no pictures, only ids. Put them into its images/.")
+    return lambda output: _give_collection(folder, held, known, output)
+
+
+def _give_collection(folder: Path, held: Collection, known: Mapping[str, str], output: Path) -> Material:
     columns = {"image": IMAGE, "image_id": TEXT, "captions": TEXTS, "caption_ids": TEXTS} | ({"licence": TEXT} if known else {})
     about = {
         "image": "the picture", "image_id": "its name", "captions": "the captions it came with", "caption_ids": "their names",
@@ -162,21 +193,20 @@ def _collection(folder: Path, output: Path, licences: Mapping[str, str]) -> Mate
 
 def _require_all(licences: Mapping[str, str], known: Mapping[str, str], images: int) -> None:
     if licences and len(known) < images:
-        raise CrossmatchError(f"{len(known):,} of {images:,} images have a licence in the table. Say it for each, or leave the table out.")
+        raise CrossmatchError(f"{len(known):,} of {images:,} images have a licence in the table. Name one for each of them.")
 
 
 def _images(held: Collection, licences: Mapping[str, str]) -> Iterator[Record]:
     groups, ids = groups_of(held), held.caption_ids.tolist()
     texts, encoded = held.texts(), _encoded(held.open_image)
     for n, name in enumerate(track(held.image_ids.tolist(), "writing the pictures")):
-        record = {"image": encoded(name), "image_id": name, "captions": [texts[c] for c in groups[n]], "caption_ids": [ids[c] for c in groups[n]]}
+        record = {"image": encoded(name), "image_id": name}
+        record |= {"captions": [texts[c] for c in groups[n]], "caption_ids": [ids[c] for c in groups[n]]}
         yield record | ({"licence": licences[name]} if licences else {})
 
 
 def _encoded(opener: Any) -> Callable[[str], tuple[bytes, str]]:
     """A picture as the bytes of its file, or else as PNG; and a name for it."""
-    if opener is None:
-        raise CrossmatchError("the result has no pictures, only ids. Put them into its images/.")
 
     def encoded(name: str) -> tuple[bytes, str]:
         if isinstance(opener, Pictures) and name in opener.stored:
@@ -194,20 +224,26 @@ def _graded(rows: Sequence[Mapping[str, str]], kinds: Mapping[str, str]) -> Iter
 # -- trials
 
 
-def _trials(folder: Path, output: Path, licences: Mapping[str, str]) -> Material:
+def _trials(folder: Path, licences: Mapping[str, str]) -> Callable[[Path], Material]:
+    """Reads trials; what it gives writes them into a folder."""
     path = _trial_file(folder)
     assert path is not None
     offers = read_offers(path)
     shapes = {(len(one.images), len(one.captions)) for one in offers}
     if len(shapes) > 1:
-        raise CrossmatchError(f"{path} has trials of {len(shapes)} shapes; one was expected, such as 2 images and 1 caption. Split it.")
-    images, captions = next(iter(shapes))
+        raise CrossmatchError(f"{path} has trials of {len(shapes)} shapes; one was expected, such as 2x1. Split it.")
     pictures = pictures_of(offers, folder, "")
     if not isinstance(pictures, Pictures):
         raise CrossmatchError(f"no image that {path.name} names is in {folder} or its images/. Put them there.")
     names = {name for one in offers for name in one.images}
     known = {name: licences[name] for name in names if name in licences}
     _require_all(licences, known, len(names))
+    return lambda output: _give_trials(offers, pictures, known, output)
+
+
+def _give_trials(offers: Sequence[Offer], pictures: Pictures, known: Mapping[str, str], output: Path) -> Material:
+    images, captions = len(offers[0].images), len(offers[0].captions)
+    names = {name for one in offers for name in one.images}
     columns = {"id": TEXT} | {f"image_{n}": IMAGE for n in range(images)} | {f"caption_{n}": TEXT for n in range(captions)}
     columns |= {"category": TEXT}
     about = {f"image_{n}": f"image {n}; it belongs to caption {n}, if there is one" for n in range(images)}

@@ -87,11 +87,18 @@ def merged(
     found = verdicts(there, rule)
     if not any(verdict.positive for verdict in found.values()):
         raise CrossmatchError("no pair is positive by the merged judgements. Check the thresholds, and what was removed.")
-    left = {
-        direction: frozenset(gone.twins.get(name, name) for name in ids) & frozenset(kept.ids(SIDES[direction][0]).tolist())
-        for direction, ids in (queries or {}).items()
-    }
-    return Merged(kept, there, found, left, gone)
+    return Merged(kept, there, found, _left(queries or {}, kept, gone), gone)
+
+
+def _left(queries: Queries, kept: Collection, gone: Removed) -> Queries:
+    """The queries that are still there; where all items of a side are, nothing needs to be said."""
+    out = {}
+    for direction, ids in queries.items():
+        there = frozenset(kept.ids(SIDES[direction][0]).tolist())
+        asked = frozenset(gone.twins.get(name, name) for name in ids) & there
+        if asked < there:
+            out[direction] = asked
+    return out
 
 
 # -- counts
@@ -103,7 +110,7 @@ class Count:
 
     direction: str
     source: str
-    queries: int  # in all: those that were asked for, or those with a positive by any source
+    queries: int  # that have a positive by the merged judgements
     positives: int
     new: int  # positives that are no links
     negatives: int
@@ -116,8 +123,8 @@ def counts(found: Merged) -> list[Count]:
     for direction in DIRECTIONS:
         sets = [(one.name, {p: one.yes(p) for p in one.grades}) for one in reversed(found.sources)]
         sets += [(SOURCE, {p: v.positive for p, v in found.verdicts.items()})]
-        some = {pair[SIDE_OF[direction]] for pair, v in found.verdicts.items() if v.positive}
-        number = len(found.queries[direction]) if direction in found.queries else len(some)
+        positives = (pair for pair, v in found.verdicts.items() if v.positive and found.asked(direction, pair))
+        number = len({pair[SIDE_OF[direction]] for pair in positives})
         for name, says in sets:
             asked = {pair: yes for pair, yes in says.items() if found.asked(direction, pair)}
             positive = {pair for pair, yes in asked.items() if yes}
@@ -162,10 +169,11 @@ def merge(
     thresholds = {one.name: one.positive for one in sources if one.positive != POSITIVE[one.kind]}
     options = asdict(how) | {key: ids for key, ids in listed.items() if ids} | ({"positive": thresholds} if thresholds else {})
 
+    gone = removed(collection, invalid=invalid, wrong=wrong, images=images, find=how.find, against=against)
+    queries = queries_of(pool) if pool else {}
+    found = merged(collection, sources, rule=how.rule, links=how.links, queries=queries, gone=gone)  # before a folder is begun
+
     def rows(made: Output) -> Iterator[Row]:
-        gone = removed(collection, invalid=invalid, wrong=wrong, images=images, find=how.find, against=against)
-        queries = queries_of(pool) if pool else {}
-        found = merged(collection, sources, rule=how.rule, links=how.links, queries=queries, gone=gone)
         _write(output, found)
         _tell(made, found)
         for pair, verdict in found.verdicts.items():

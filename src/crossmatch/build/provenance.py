@@ -11,21 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from crossmatch.build.files import MANIFEST, manifest
+from crossmatch.build.files import MANIFEST, manifest, read_rows
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
-from crossmatch.metrics.raters import Agreement, Answers, krippendorff
+from crossmatch.metrics.answers import Answers
+from crossmatch.metrics.raters import Agreement, krippendorff
 
 PROVENANCE = "provenance.json"
+ARTIFICIAL = "artificial"  # how the names of artificial annotators begin
 SHORT = 16  # signs of a hash that a step names its inputs by
 
 
 @dataclass(frozen=True)
 class Link:
-    """A step or a study: what it is, the hashes it is known by, what it read, and all that it tells of itself."""
+    """A step or a study: what it is, the hashes that it and its files are known by, what it read, and what it tells of itself."""
 
     folder: Path
     name: str
+    hash: str
     hashes: frozenset[str]
     inputs: dict[str, str]
     told: dict[str, Any] = field(repr=False)
@@ -39,23 +42,29 @@ def link_of(folder: Path) -> Link:
     """The step or the study whose results are in a folder."""
     if (folder / MANIFEST).is_file():
         told = manifest(folder)
-        if not told["finished"]:
-            raise CrossmatchError(f"{folder} is not finished. Run {told['step']} again; it goes on where it stopped.")
-        return Link(folder, str(told["step"]), frozenset({told["sha256"]}), {k: str(v) for k, v in told["inputs"].items()}, told)
+        read_rows(folder)  # finished, and as it was made
+        read = {what: str(named) for what, named in told["inputs"].items()}
+        return Link(folder, str(told["step"]), str(told["sha256"]), _hashes(folder), read, told)
     try:
         told = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
         read = {f"items {told['origin']['items']}": str(told["origin"]["sha256"])} if told["origin"].get("sha256") else {}
-        name = f"study {told['study']}"
+        name, last = f"study {told['study']}", str(told["hash"])
     except FileNotFoundError:
-        raise WrongWords(f"{folder} has neither {MANIFEST} nor {PROVENANCE}: it is no step and no export. Check the path.") from None
+        raise WrongWords(
+            f"{folder} has neither {MANIFEST} nor {PROVENANCE}: it is no step and no export. Check the path."
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CrossmatchError(f"{folder / PROVENANCE} is not that of an export ({error!r}). Export the study again.") from None
-    return Link(folder, name, frozenset(sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file()), read, told)
+    return Link(folder, name, last, _hashes(folder), read, told)
+
+
+def _hashes(folder: Path) -> frozenset[str]:
+    return frozenset(sha256_of(path) for path in folder.iterdir() if path.is_file())
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The result, what it was made from, and, for each input of each, whose it is: a link of the chain, or nobody's that was shown."""
+    """The result and what it was made from; an input of any of them is one of them, or was not shown."""
 
     links: tuple[Link, ...]
 
@@ -80,16 +89,25 @@ def chain_of(result: Path, earlier: Sequence[Path]) -> Chain:
     return chain
 
 
-def agreement_of(study: Link) -> Agreement | None:
-    """How well the people of a study agree on its first question: Krippendorff's alpha; nothing where the answers are not there."""
+@dataclass(frozen=True)
+class People:
+    """Who answered, how many of them were artificial (`study simulate`), and how well they agree on the first question."""
+
+    number: int
+    artificial: int
+    alpha: Agreement
+
+
+def people_of(study: Link) -> People | None:
+    """The people of a study, by its answers.csv without gold, if it is there. Agreement is Krippendorff's alpha."""
     path = study.folder / "answers.csv"
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("gold") != "1"]
-    first = next((row["question"] for row in rows), "")
-    said = [(row["item"], row["person"], row["answer"]) for row in rows if row["question"] == first]
-    if not said:
+    if not rows:
         return None
+    said = [(row["item"], row["person"], row["answer"]) for row in rows if row["question"] == rows[0]["question"]]
     item, person, answer = (np.unique(np.asarray(column), return_inverse=True)[1] for column in zip(*said, strict=True))
-    return krippendorff(Answers(item, person, answer))
+    names = {row["person"] for row in rows}
+    return People(len(names), sum(name.startswith(f"{ARTIFICIAL}-") for name in names), krippendorff(Answers(item, person, answer)))

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,7 @@ def write_shard(
     folder: Path, config: str, place: str, columns: Mapping[str, str], about: Mapping[str, str], records: Iterable[Record]
 ) -> Shard:
     """Write records into `place/test-00000-of-00001.parquet`, a few at a time; an image is (bytes, name)."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingDependency("pyarrow", "hf") from None
+    pa, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     kinds = {
         IMAGE: pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
         TEXT: pa.string(),
@@ -58,6 +55,13 @@ def write_shard(
             arrays = [pa.array([_cell(one[name], kind) for one in some], kinds[kind]) for name, kind in columns.items()]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
     return Shard(config, path.relative_to(folder).as_posix(), columns, about, rows, sha256_of(path), path.stat().st_size)
+
+
+def _arrow(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingDependency("pyarrow", "hf") from None
 
 
 def _groups(records: Iterable[Record]) -> Iterator[list[Record]]:

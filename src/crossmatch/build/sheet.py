@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossmatch.build.provenance import Chain, Link, agreement_of
+from crossmatch.build.files import read_rows
+from crossmatch.build.provenance import Chain, Link, people_of
+from crossmatch.report.tables import SHORTER
 
 if TYPE_CHECKING:
     from crossmatch.build.card import Material, Wording
@@ -50,7 +53,13 @@ def _front(words: Wording, material: Material) -> str:
     said = said or (["license: other", f"license_name: {json.dumps(words.licence, ensure_ascii=False)}"] if licence else [])
     rows = material.shards[0].rows
     lines = ["---", f"pretty_name: {json.dumps(words.name, ensure_ascii=False)}", *said, "size_categories:"]
-    lines += [f"- {next((word for most, word in SIZES if rows < most), 'n>10M')}", "tags:", "- image-text", "- crossmatch", "configs:"]
+    lines += [
+        f"- {next((word for most, word in SIZES if rows < most), 'n>10M')}",
+        "tags:",
+        "- image-text",
+        "- crossmatch",
+        "configs:",
+    ]
     for n, one in enumerate(material.shards):
         lines += [f"- config_name: {one.config}", *(["  default: true"] if n == 0 else []), "  data_files:", "  - split: test"]
         lines += [f"    path: {one.path}"]
@@ -76,16 +85,17 @@ def _steps(chain: Chain) -> list[str]:
         return ["No manifest was at hand: how the data came about is not known here."]
     rows = []
     for one in chain.links:
-        read = "; ".join(f"{what} `{named[:16]}`{_whose(chain, named)}" for what, named in one.inputs.items())
-        rows.append((one.name, f"`{_hash(one)[:16]}`", read or "–", _how(one)))
+        read = "; ".join(f"{SHORTER.sub('', what)} `{_named(named)}`{_whose(chain, named)}" for what, named in one.inputs.items())
+        rows.append((one.name, f"`{one.hash[:16]}`", read or "–", _how(one)))
     return [
         *_table(("step", "hash", "made from", "how"), rows), "",
         "A hash behind which a step stands was compared with the files of that step; the others are as the manifests tell.",
     ]  # fmt: skip
 
 
-def _hash(one: Link) -> str:
-    return str(one.told["hash"]) if one.is_study else min(one.hashes)
+def _named(named: str) -> str:
+    """A hash cut short; a model is called by its signature, in full."""
+    return named[:16] if re.fullmatch("[0-9a-f]{16,}", named) else named.replace("|", "/")
 
 
 def _whose(chain: Chain, named: str) -> str:
@@ -116,9 +126,12 @@ def _sources(chain: Chain) -> list[str]:
 
 def _people(study: Link) -> list[str]:
     told = study.told
-    lines = [f"- {told['study']} ({told['preset']}): {told['answers']:,} answers of {told['people']:,} people to {told['items']:,} items."]
-    found = agreement_of(study)
-    lines.append(f"  Agreement, Krippendorff's alpha: {found if found is not None else 'not known, the answers were not at hand'}")
+    numbers = f"{told['answers']:,} answers of {told['people']:,} people to {told['items']:,} items"
+    lines = [f"- {told['study']} ({told['preset']}): {numbers}."]
+    found = people_of(study)
+    lines.append(f"  Agreement, Krippendorff's alpha: {found.alpha if found else 'not known, the answers were not at hand'}")
+    if found and found.artificial:
+        lines.append(f"  **{found.artificial:,} of these {found.number:,} people were artificial annotators: a rehearsal.**")
     if told.get("pending_review"):
         lines.append(f"  {told['pending_review']:,} HITs with wrong gold answers had not been reviewed.")
     return lines
@@ -132,7 +145,7 @@ def _licences(words: Wording, material: Material) -> list[str]:
     if not material.licences:
         return [*lines, "- The pictures: their licences were not stated."]
     each = Counter(material.licences.values())
-    return [*lines, *(f"- {number:,} pictures: {licence}" for licence, number in each.most_common())]
+    return [*lines, *(f"- {number:,} picture{'s' * (number > 1)}: {licence}" for licence, number in each.most_common())]
 
 
 def _limits(material: Material, chain: Chain) -> list[str]:
@@ -141,14 +154,18 @@ def _limits(material: Material, chain: Chain) -> list[str]:
     if "judged pairs" in counts:
         pairs = counts["images"] * counts["captions"]
         share = 100 * counts["judged pairs"] / pairs
-        lines.append(f"- {counts['judged pairs']:,} of {pairs:,} pairs ({share:.2g} %) are judged; all others are unjudged, not wrong.")
+        lines.append(
+            f"- {counts['judged pairs']:,} of {pairs:,} pairs ({share:.2g} %) are judged; all others are unjudged, not wrong."
+        )
     if merged is not None:
         told = merged.told["counts"]
         lines.append(f"- Sources disagree on {told.get('conflicts', 0):,} pairs; rule: {merged.told['options']['rule']}.")
     for one in chain.links:
         if one.name == "pool":
-            models = [key.removeprefix("model ") for key in one.inputs if key.startswith("model ")]
-            lines.append(f"- Only pairs that one of {len(models)} models retrieved were judged: {', '.join(f'`{m}`' for m in models)}.")
+            models = [SHORTER.sub("", key.removeprefix("model ")) for key in one.inputs if key.startswith("model ")]
+            lines.append(
+                f"- Only pairs that one of {len(models)} models retrieved were judged: {', '.join(f'`{m}`' for m in models)}."
+            )
         if one.name == "bias":
             lines += _bias(one)
         if one.is_study and one.told["still_to_come"]:
@@ -160,12 +177,10 @@ def _limits(material: Material, chain: Chain) -> list[str]:
 
 def _bias(one: Link) -> list[str]:
     """What a model outside of the pool may lose: the non-self-bias when all of its models but one had proposed."""
-    from crossmatch.build.files import read_rows
-
     rows = [row for row in read_rows(one.folder, "bias") if "models" in row]
     most = max((row["models"] for row in rows), default=0)
     return [
-        f"- A model that is not in the pool may lose about {row['non_self'][0]:.1f} points of {row['metric']} in {row['direction']} "
+        f"- A model outside of the pool may lose about {row['non_self'][0]:.1f} points of {row['metric']} in {row['direction']} "
         f"(non-self-bias with {most} models, 95 % interval {row['non_self'][1]:.1f} to {row['non_self'][2]:.1f})."
         for row in rows if row["models"] == most
     ]  # fmt: skip

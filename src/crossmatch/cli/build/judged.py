@@ -135,12 +135,13 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
 @click.option("--url", default="", help="Where it can be found.")
 @click.option("--cite", default="", help="How it is to be cited.")
 @click.option("--released", default="", help="Day of its release: year-month-day.")
+@click.option("--version", default="1.0.0", show_default=True, help="Of the data.")
 def card_command(folder: Path, output: Path, name: str, about: str, licence: str, image_licences: Path | None,
-                 earlier: tuple[Path, ...], url: str, cite: str, released: str) -> None:  # fmt: skip
+                 earlier: tuple[Path, ...], url: str, cite: str, released: str, version: str) -> None:  # fmt: skip
     """A data sheet, Croissant metadata and parquet files for a FOLDER with judgements or trials."""
     from crossmatch.build.card import Wording, card
 
-    words = Wording(name or folder.resolve().name, about, licence, url, cite, released)
+    words = Wording(name or folder.resolve().name, about, licence, url, cite, released, version)
     told = card(folder, output, words, earlier=earlier, licences=image_licences)
     click.echo(", ".join(f"{number:,} {what}" for what, number in told["counts"].items()))
     if not licence:
