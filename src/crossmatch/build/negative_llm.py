@@ -13,13 +13,12 @@ import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol
 
 from crossmatch.benchmarks.sugarcrepe import CATEGORIES
 from crossmatch.build.endpoint import NoAnswer
-from crossmatch.build.files import ROWS, Asked, Output, Row, manifest, output
+from crossmatch.build.files import FAILED, ROWS, Asked, Failures, Output, Row, manifest, output, whole_lines
 from crossmatch.build.material import collection_hash, in_order, pair_id
 from crossmatch.build.negative_answers import prompt, taken, templates
 from crossmatch.build.negative_kinds import Mentioned
@@ -28,9 +27,7 @@ from crossmatch.build.phrases import Reading, read_all
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.progress import steps
-from crossmatch.core.whole import whole_file
 
-FAILED = "failed.jsonl"
 SHOWN = 300  # signs of an answer that are kept with a failure
 GIVE_UP = 30  # questions lost in a row: whoever should answer is not there
 MOST_AT_ONCE = 64
@@ -53,50 +50,6 @@ class Question(NamedTuple):
     category: str
     reading: Reading
     known: Mentioned
-
-
-@dataclass
-class Failures:
-    """The questions that came to nothing, in a file beside the rows: a line is on the disk before it counts."""
-
-    path: Path
-    refused: dict[str, str]  # the reason of each answer that was refused: it is not asked for again
-    lost: dict[str, str]  # the reason of each question without an answer
-    file: TextIO
-
-    @classmethod
-    def taken_up(cls, path: Path) -> Failures:
-        """The failures of an earlier run; what was lost on the way is left out, and asked again."""
-        kept = [row for row in _lines(path) if not row.get("passing")]
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
-        with whole_file(path) as file:
-            file.write(text.encode())
-        return cls(path, {row["id"]: row["reason"] for row in kept}, {}, path.open("a", encoding="utf-8"))
-
-    def add(self, question: Question, trouble: NoAnswer, answer: str) -> None:
-        row = {
-            "id": question.id,
-            "caption_id": question.one.id,
-            "category": question.category,
-            "reason": trouble.reason,
-            "told": trouble.told[:SHOWN],
-            "answer": answer[:SHOWN],
-            "passing": trouble.passing,
-        }
-        self.file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self.file.flush()
-        (self.lost if trouble.passing else self.refused)[question.id] = trouble.reason
-
-    def reasons(self) -> list[str]:
-        return sorted([*self.refused.values(), *self.lost.values()])
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file; one that was cut off is dropped."""
-    if path.exists():
-        held = path.read_bytes()
-        for line in held[: held.rfind(b"\n") + 1].splitlines():
-            yield json.loads(line)
 
 
 def written_negatives(
@@ -143,9 +96,8 @@ def _fill(
 ) -> None:
     everything = given(collection, seed, captions)
     made.count("captions", len(everything))
-    failures = Failures.taken_up(made.folder / FAILED)
     lost_in_a_row = 0
-    try:
+    with Failures.taken_up(made.folder / FAILED) as failures:
         with steps(len(everything) * len(categories), "asking for negatives") as show:
             questions = _questions(made, collection, everything, categories, failures)
             for number, (question, answer) in enumerate(_answers(questions, writer, at_once, asked_with), start=1):
@@ -156,13 +108,10 @@ def _fill(
                         f"{writer.name} left {GIVE_UP} questions in a row without an answer ({trouble}). See whether it runs; "
                         f"{len(made.done):,} rows are kept in {made.folder}, and the step goes on from there."
                     )
-                show(number, f"{len(made.done):,} written, {len(failures.refused) + len(failures.lost):,} failed")
-    finally:
-        failures.file.close()
-    for row in _lines(made.folder / ROWS):
-        made.count(row["category"])
-    for reason in failures.reasons():
-        made.count(f"failed: {reason}")
+                show(number, f"{len(made.done):,} written, {len(failures.settled) + len(failures.passing):,} failed")
+        for row in whole_lines(made.folder / ROWS):
+            made.count(row["category"])
+        failures.counted(made)
 
 
 def _questions(
@@ -182,7 +131,7 @@ def _questions(
             own = next(readings[n] for n in one.others if str(collection.caption_ids[n]) == one.id)
             for category in categories:
                 name = pair_id(one.id, category)
-                if name not in made.done and name not in failures.refused:
+                if name not in made.done and name not in failures.settled:
                     yield Question(name, one, category, own, known)
 
 
@@ -222,8 +171,20 @@ def _settled(made: Output, failures: Failures, question: Question, answer: str |
             raise answer
         found = taken(question.category, answer, question.reading, question.known)
     except NoAnswer as trouble:
-        failures.add(question, trouble, answer if isinstance(answer, str) else "")
+        failures.add(_failed(question, trouble, answer if isinstance(answer, str) else ""), trouble.passing)
         return trouble
     row: Row = row_of(question.one, question.category, found.text, (found.before, found.after))
     made.write(row)
     return None
+
+
+def _failed(question: Question, trouble: NoAnswer, answer: str) -> Row:
+    """What is kept of a question that came to nothing."""
+    return {
+        "id": question.id,
+        "caption_id": question.one.id,
+        "category": question.category,
+        "reason": trouble.reason,
+        "told": trouble.told[:SHOWN],
+        "answer": answer[:SHOWN],
+    }

@@ -52,18 +52,18 @@ class Edit:
 Propose = Callable[["Dice", Scene, Wording], Iterator[Edit]]
 
 
-def _places(scene: Scene, wording: Wording) -> dict[int, int]:
+def single_groups(scene: Scene, wording: Wording) -> dict[int, int]:
     """For each phrase that is about exactly one group of the scene, the number of that group."""
     about = [{scene.things[i].group for i in extension(spoken.phrase, scene)} for spoken in wording.spoken]
     return {place: min(numbers) for place, numbers in enumerate(about) if len(numbers) == 1}
 
 
-def _with(groups: Sequence[Group], *changed: Group) -> tuple[Group, ...]:
+def with_groups(groups: Sequence[Group], *changed: Group) -> tuple[Group, ...]:
     new = {group.number: group for group in changed}
     return tuple(new.pop(group.number, group) for group in groups) + tuple(new.values())
 
 
-def _suits(wording: Wording, place: int, kind: Kind) -> bool:
+def suits(wording: Wording, place: int, kind: Kind) -> bool:
     """Whether a thing of the kind could carry, or be put on, what the caption says it does."""
     roles = [(s, o) for name, s, o in wording.relations if name == "on"]
     return all((s != place or kind.perches) and (o != place or kind.supports) for s, o in roles)
@@ -81,7 +81,7 @@ def _other_values(group: Group, attribute: str) -> list[str]:
     return [value for value in VALUES[attribute] if value != getattr(group, attribute)]
 
 
-def _looking(group: Group, attribute: str, value: str) -> Group:
+def looking(group: Group, attribute: str, value: str) -> Group:
     changed = replace(group, **{attribute: value})  # type: ignore[arg-type]  # all three attributes are texts
     return fitted(changed) if attribute == "size" else changed
 
@@ -92,35 +92,35 @@ def _looking(group: Group, attribute: str, value: str) -> Group:
 def replace_object(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     """Another kind of thing that could be there: "a dog by a lake", "a horse by a lake"."""
     groups = groups_of(scene)
-    for place, number in dice.shuffled(list(_places(scene, wording).items())):
+    for place, number in dice.shuffled(list(single_groups(scene, wording).items())):
         group, spoken = groups[number], wording.spoken[place]
         for _ in range(PICKS):
             kind = dice.pick(kinds_in(group.zone))
             names = [kind.name] if spoken.phrase.noun in KIND else [name for name in ancestors(kind.name) if name != "thing"]
             name = dice.pick(names) if names else "thing"
             strange = kinds_of(name).isdisjoint(thing.kind for thing in scene.things)
-            if not strange or not _suits(wording, place, kind):
+            if not strange or not suits(wording, place, kind):
                 continue
             noun = choose_noun(dice, name)
             new = wording.replaced([place], [replace(spoken, phrase=replace(spoken.phrase, noun=name), noun=noun)])
             if new.verb == wording.verb:
-                yield Edit("replace/obj", wording, new, _with(groups, fitted(replace(group, kind=kind))))
+                yield Edit("replace/obj", wording, new, with_groups(groups, fitted(replace(group, kind=kind))))
 
 
 def replace_attribute(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     """Another colour, texture or size: "a red dog", "a blue dog"."""
     groups = groups_of(scene)
-    named = [(p, n, a) for p, n in _places(scene, wording).items() for a in VALUES if getattr(wording.spoken[p].phrase, a)]
+    named = [(p, n, a) for p, n in single_groups(scene, wording).items() for a in VALUES if getattr(wording.spoken[p].phrase, a)]
     for place, number, attribute in dice.shuffled(named):
         group, spoken = groups[number], wording.spoken[place]
         value = dice.pick(_other_values(group, attribute))
         new = wording.replaced([place], [_said(dice, spoken, attribute, value)])
-        yield Edit("replace/att", wording, new, _with(groups, _looking(group, attribute, value)))
+        yield Edit("replace/att", wording, new, with_groups(groups, looking(group, attribute, value)))
 
 
 def replace_relation(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     """Another relation that could hold: "a dog behind a car", "a dog to the left of a car"."""
-    groups, places = groups_of(scene), _places(scene, wording)
+    groups, places = groups_of(scene), single_groups(scene, wording)
     for at in dice.shuffled(range(len(wording.claims))):
         words, first, second = wording.claims[at]
         if first not in places or second not in places:
@@ -131,12 +131,12 @@ def replace_relation(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edi
         others += [said for said in ("behind", "in front of") if said != words]
         rare_first = dice.chance(70)  # or most would be about left and right, which any two things can stand to each other
         for new in sorted(dice.shuffled(others), key=lambda said: rare_first and WORDED[said][0] in ("left of", "right of")):
-            moved = _moved(scene, a, b, new)
+            moved = moved_apart(scene, a, b, new)
             if moved:
-                yield Edit("replace/rel", wording, wording.claiming(at, new), _with(groups, *moved))
+                yield Edit("replace/rel", wording, wording.claiming(at, new), with_groups(groups, *moved))
 
 
-def _moved(scene: Scene, a: Group, b: Group, words: str) -> tuple[Group, Group] | None:
+def moved_apart(scene: Scene, a: Group, b: Group, words: str) -> tuple[Group, Group] | None:
     """The two groups in zones where they could stand to each other as `words` say; None if there are none."""
     name, about = WORDED[words]
     ground = ground_of(scene)
@@ -163,21 +163,21 @@ def _moved(scene: Scene, a: Group, b: Group, words: str) -> tuple[Group, Group] 
 
 def swap_objects(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     """Two nouns change places: "two cats left of a dog", "two dogs left of a cat"."""
-    groups, places = groups_of(scene), _places(scene, wording)
+    groups, places = groups_of(scene), single_groups(scene, wording)
     for p, q in dice.shuffled(list(combinations(places, 2))):
         a, b = groups[places[p]], groups[places[q]]
         first, second = wording.spoken[p], wording.spoken[q]
-        if a.kind == b.kind or not (_suits(wording, p, b.kind) and _suits(wording, q, a.kind)):
+        if a.kind == b.kind or not (suits(wording, p, b.kind) and suits(wording, q, a.kind)):
             continue
         named = [replace(first, phrase=replace(first.phrase, noun=second.phrase.noun), noun=second.noun)]
         named += [replace(second, phrase=replace(second.phrase, noun=first.phrase.noun), noun=first.noun)]
         swapped = fitted(replace(a, kind=b.kind, zone=b.zone)), fitted(replace(b, kind=a.kind, zone=a.zone))
-        yield Edit("swap/obj", wording, wording.replaced([p, q], named), _with(groups, *swapped))
+        yield Edit("swap/obj", wording, wording.replaced([p, q], named), with_groups(groups, *swapped))
 
 
 def swap_attributes(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     """Two colours, textures or sizes change places: "a red dog and a blue cat", "a blue dog and a red cat"."""
-    groups, places = groups_of(scene), _places(scene, wording)
+    groups, places = groups_of(scene), single_groups(scene, wording)
     for p, q, attribute in dice.shuffled([(p, q, a) for p, q in combinations(places, 2) for a in VALUES]):
         a, b = groups[places[p]], groups[places[q]]
         first, second = wording.spoken[p], wording.spoken[q]
@@ -186,8 +186,8 @@ def swap_attributes(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit
             continue
         said = [first.saying(attribute, other, second.word_of(attribute))]
         said += [second.saying(attribute, one, first.word_of(attribute))]
-        swapped = _looking(a, attribute, other), _looking(b, attribute, one)
-        yield Edit("swap/att", wording, wording.replaced([p, q], said), _with(groups, *swapped))
+        swapped = looking(a, attribute, other), looking(b, attribute, one)
+        yield Edit("swap/att", wording, wording.replaced([p, q], said), with_groups(groups, *swapped))
 
 
 # -- add
@@ -213,19 +213,21 @@ def add_attribute(dice: Dice, scene: Scene, wording: Wording) -> Iterator[Edit]:
     groups = groups_of(scene)
     for place, number, attribute, value in _unnamed(dice, scene, wording):
         said = _said(dice, wording.spoken[place], attribute, value)
-        yield Edit("add/att", wording, wording.replaced([place], [said]), _with(groups, _looking(groups[number], attribute, value)))
+        yield Edit(
+            "add/att", wording, wording.replaced([place], [said]), with_groups(groups, looking(groups[number], attribute, value))
+        )
 
 
 def _unnamed(dice: Dice, scene: Scene, wording: Wording) -> Iterator[tuple[int, int, str, str]]:
     """Place, group, an attribute that the caption does not name, and a value of it that the group has not."""
     groups = groups_of(scene)
-    for place, number in dice.shuffled(list(_places(scene, wording).items())):
+    for place, number in dice.shuffled(list(single_groups(scene, wording).items())):
         for attribute in dice.shuffled(("colour", "colour", "texture", "size")):
             if getattr(wording.spoken[place].phrase, attribute) is None:
                 yield place, number, attribute, dice.pick(_other_values(groups[number], attribute))
 
 
-def _counted(wording: Wording, place: int) -> bool:
+def counted(wording: Wording, place: int) -> bool:
     return wording.spoken[place].phrase.count not in (None, SOME)
 
 
@@ -234,8 +236,8 @@ def add_counted_object(dice: Dice, scene: Scene, wording: Wording) -> Iterator[E
 
     "Two dogs by a lake", "two red dogs and a blue dog by a lake": there are three, so that "two dogs" is false.
     """
-    groups, places = groups_of(scene), _places(scene, wording)
-    for place in dice.shuffled([place for place in places if _counted(wording, place)]):
+    groups, places = groups_of(scene), single_groups(scene, wording)
+    for place in dice.shuffled([place for place in places if counted(wording, place)]):
         group, spoken = groups[places[place]], wording.spoken[place]
         for attribute in ("colour", "texture"):
             has, value = getattr(group, attribute), dice.pick(_other_values(group, attribute))
@@ -243,7 +245,7 @@ def add_counted_object(dice: Dice, scene: Scene, wording: Wording) -> Iterator[E
                 continue
             one = Spoken(Phrase(spoken.phrase.noun), "a", (), spoken.noun)
             told = wording.replaced([place], [_said(dice, spoken, attribute, has)])
-            more = replace(_looking(group, attribute, value), count=1, number=len(groups))
+            more = replace(looking(group, attribute, value), count=1, number=len(groups))
             yield Edit("add/obj", wording, told.along_with(_said(dice, one, attribute, value)), (*groups, more))
 
 
@@ -254,10 +256,10 @@ def add_counted_attribute(dice: Dice, scene: Scene, wording: Wording) -> Iterato
     """
     groups = groups_of(scene)
     for place, number, attribute, value in _unnamed(dice, scene, wording):
-        if _counted(wording, place):
+        if counted(wording, place):
             group, said = groups[number], _said(dice, wording.spoken[place], attribute, value)
             more = replace(group, count=1, number=len(groups))
-            changed = _with(groups, _looking(group, attribute, value), more)
+            changed = with_groups(groups, looking(group, attribute, value), more)
             yield Edit("add/att", wording, wording.replaced([place], [said]), changed)
 
 

@@ -158,7 +158,7 @@ def _groups(scene: Scene) -> list[Thing]:
 
 
 @cache
-def _nouns(name: str) -> tuple[Noun, ...]:
+def nouns_of(name: str) -> tuple[Noun, ...]:
     return KIND[name].words if name in KIND else next(c.words for c in CATEGORIES if c.name == name)
 
 
@@ -174,7 +174,7 @@ def _speak(dice: Dice, phrase: Phrase, noun: Noun, tails: bool) -> Spoken:
 
 def choose_noun(dice: Dice, name: str) -> Noun:
     """A word for it, rather the usual one."""
-    return _nouns(name)[0] if dice.chance(60) else dice.pick(_nouns(name))
+    return nouns_of(name)[0] if dice.chance(60) else dice.pick(nouns_of(name))
 
 
 def _number(dice: Dice, phrase: Phrase) -> str:
