@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
-from crossmatch.build.files import ROWS
+from crossmatch.build.bias import bias
+from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, read_rows, written
+from crossmatch.build.format import formatted
+from crossmatch.build.generate import generate
+from crossmatch.build.generators import generator
+from crossmatch.build.merge import merge, write_collection
 from crossmatch.build.mine import mine
+from crossmatch.build.negative_world import world_negatives
+from crossmatch.build.negatives import negatives
+from crossmatch.build.pool import pool
 from crossmatch.build.rated import read_rated
 from crossmatch.build.recipes import Recipe, Stage, Work
+from crossmatch.build.refine import SHARE, refine
 from crossmatch.build.sample import TEXT_MODELS, sample_sis, sample_sits, sample_sts
-from crossmatch.core.errors import WrongWords
+from crossmatch.build.verdicts import read_said
+from crossmatch.core.declared import nearest
+from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.files import sha256_of
 from crossmatch.core.whole import whole_file
+from crossmatch.study.sources import is_world, world_of
+
+IMAGES = 4  # of each negative for people to choose from (miranda2024bivlc, sec. 3.1, step 2)
+TRAINING = "negatives.jsonl"  # what `crossmatch train --negatives` reads
 
 
 def rows_of(stage: str) -> Callable[[Work], Path]:
@@ -20,12 +39,12 @@ def rows_of(stage: str) -> Callable[[Work], Path]:
     return lambda work: work.at(stage) / ROWS
 
 
-def _one(work: Work, what: str) -> str:
-    """The model that a recipe needs one of."""
-    found = list(work.options.get("models", ()))
-    if len(found) != 1:
-        raise WrongWords(f"this recipe needs one model, {what}; {len(found)} were named. Say which: -m MODEL")
-    return str(found[0])
+def _models(work: Work, least: int, what: str) -> list[str]:
+    """The models that a recipe asks."""
+    found = [str(name) for name in work.options.get("models", ())]
+    if len(found) < least:
+        raise WrongWords(f"this recipe needs {what}; {len(found)} were named. Name them: -m MODEL")
+    return found
 
 
 # -- BISON: which of two look-alike images?
@@ -36,7 +55,8 @@ BISON = Recipe(
     paper="hu2019bison",
     options={"people": None},
     stages=(
-        Stage("mine", "each image with the one whose captions are most like its own", do=lambda work: mine(work.collection, work.at("mine"))),
+        Stage("mine", "each image with the one whose captions are most like its own",
+              do=lambda work: mine(work.collection, work.at("mine"))),
         Stage("bison-select", "which caption describes the left image but not the right one", ("mine",), items=rows_of("mine")),
         Stage("bison-verify", "which image does the caption describe: both people must choose the positive", ("bison-select",),
               items=lambda work: work.at("bison-select") / "trials.jsonl", excludes=("bison-select",)),
@@ -48,7 +68,12 @@ BISON = Recipe(
 # -- Crisscrossed Captions: graded likeness within and across modalities
 
 
-def _sits(work: Work) -> None:
+def _sample_sts(work: Work) -> None:
+    (images,) = _models(work, 1, "one model that embeds images")[:1]
+    sample_sts(work.collection, work.at("sample-sts"), images=images, seed=work.seed)
+
+
+def _sample_sits(work: Work) -> None:
     held = work.collection
     sample_sits(
         held,
@@ -60,27 +85,241 @@ def _sits(work: Work) -> None:
 
 
 def _together(work: Work) -> None:
-    """The ratings of all three studies beside the collection, which the export of the last has written."""
-    for name, file in (("sts", "judgements_t2t.csv"), ("sis", "judgements_i2i.csv")):
-        with whole_file(work.at("sits") / file, durable=True) as copy:
-            copy.write((work.at(name) / file).read_bytes())
+    """All ratings in one folder, with the collection that they are of."""
+    work.at("benchmark").mkdir(exist_ok=True)
+    files = {"judgements.csv": "sits", "judgements_t2t.csv": "sts", "judgements_i2i.csv": "sis"}
+    held = {file: (work.at(stage) / file).read_bytes() for file, stage in files.items()}
+    held["captions.json"] = write_collection(work.at("benchmark"), work.collection).encode()
+    for file, content in held.items():
+        with whole_file(work.at("benchmark") / file, durable=True) as target:
+            target.write(content)
 
 
 CXC = Recipe(
     name="cxc",
     about="pairs of captions, of images and of both, of graded likeness, rated by five people each",
     paper="parekh2021cxc",
-    options={"models": (), "texts": TEXT_MODELS, "people": None},
+    options={"models": (), "people": None},
     stages=(
-        Stage("sample-sts", "pairs of captions: of images that look alike, and of one image",
-              do=lambda work: sample_sts(work.collection, work.at("sample-sts"), images=_one(work, "which embeds images"), seed=work.seed)),
+        Stage("sample-sts", "pairs of captions: of images that look alike, and of one image", do=_sample_sts),
         Stage("sample-sis", "pairs of images: those whose captions read alike",
-              do=lambda work: sample_sis(work.collection, work.at("sample-sis"), texts=work.options.get("texts", TEXT_MODELS))),
+              do=lambda work: sample_sis(work.collection, work.at("sample-sis"), texts=TEXT_MODELS)),
         Stage("sts", "how alike are two captions", ("sample-sts",), items=rows_of("sample-sts")),
         Stage("sis", "how alike are two images", ("sample-sis",), items=rows_of("sample-sis")),
-        Stage("sample-sits", "pairs of an image and a caption, by the ratings of both", ("sts", "sis"), do=_sits),
+        Stage("sample-sits", "pairs of an image and a caption, by the ratings of both", ("sts", "sis"), do=_sample_sits),
         Stage("sits", "how well do an image and a caption fit", ("sample-sits",), items=rows_of("sample-sits")),
-        Stage("together", "all ratings beside the collection", ("sits",), do=_together),
+        Stage("benchmark", "all ratings beside the collection", ("sits",), do=_together),
     ),
-    ends=lambda work: f"crossmatch run -m MODEL -t {quote('collection:' + str(work.at('sits')) + '+positive=3')}",
+    ends=lambda work: f"crossmatch run -m MODEL -t {quote('collection:' + str(work.at('benchmark')) + '+positive=3')}",
 )  # fmt: skip
+
+
+# -- negatives and their images, of BiVLC and of TROHN
+
+
+def _by_rules(work: Work, folder: Path) -> object:
+    return negatives(work.collection, folder, seed=work.seed, captions=work.options.get("captions", 0))
+
+
+def _by_world(work: Work, folder: Path) -> object:
+    if not is_world(work.data):
+        raise WrongWords(f"--by diorama edits the embedded world, and the data are {work.data}. Take --by rules, or --by llm.")
+    return world_negatives(world_of(work.data), folder, seed=work.seed, captions=work.options.get("captions", 0))
+
+
+def _by_llm(work: Work, folder: Path) -> object:
+    from crossmatch.build.endpoint import named_llm
+    from crossmatch.build.negative_llm import written_negatives
+
+    llm = named_llm(str(work.options.get("llm", "")), str(work.options.get("llm_name", "")))
+    return written_negatives(work.collection, folder, llm=llm, seed=work.seed, captions=work.options.get("captions", 0))
+
+
+BY: Mapping[str, Callable[[Work, Path], object]] = {"rules": _by_rules, "diorama": _by_world, "llm": _by_llm}
+
+
+def _negatives(work: Work) -> None:
+    """Negatives by rules, by a language model, or, where nothing is said of the embedded world, by its own edits."""
+    by = str(work.options.get("by") or ("diorama" if is_world(work.data) else "rules"))
+    if by not in BY:
+        raise WrongWords(f"negatives are not written by {by!r}. {nearest(by, BY)}")
+    BY[by](work, work.at("negatives"))
+
+
+def _generate(work: Work, source: str, number: int) -> None:
+    words = str(work.options.get("generator") or ("diorama" if is_world(work.data) else ""))
+    if not words:
+        raise WrongWords("no generator was named that draws images of negative captions. Name one: --generator diffusers:FOLDER")
+    drawn_by = generator(words, world_of(work.data) if is_world(work.data) else None)
+    generate(work.at(source), work.at("generate"), by=drawn_by, number=number, seed=work.seed)
+
+
+NEGATIVES = {"by": None, "llm": None, "llm_name": None, "captions": None}
+WRITTEN = (
+    Stage("negatives", "hard negatives: one thing, quality or relation replaced, swapped or added", do=_negatives),
+    Stage("format", "captions and negatives in one form", ("negatives",),
+          do=lambda work: formatted(work.at("negatives"), work.at("format"))),
+)  # fmt: skip
+
+
+# -- BiVLC: two images and two captions
+
+
+def _candidates(work: Work) -> None:
+    """The negatives of which all images came out, as items of `bivlc-choose`; the files stay where they were drawn."""
+    path = work.at("generate") / "items.jsonl"
+    items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    whole = [item for item in items if len(item["images"]) == IMAGES]
+    with whole_file(work.at("generate") / "choose.jsonl", durable=True) as file:
+        file.write("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in whole).encode())
+
+
+def _pairs(work: Work) -> None:
+    """Each original with the image that people chose for its negative: items of `bivlc-ambiguity`, the original first."""
+    choices = work.at("bivlc-choose") / "choices.jsonl"
+    chosen = {one["id"]: one for one in map(json.loads, choices.read_text(encoding="utf-8").splitlines()) if one.get("images")}
+
+    def rows(made: Output) -> Iterator[Row]:
+        (work.at("pair") / "images").mkdir(exist_ok=True)
+        for row in read_rows(work.at("format")):
+            if row["id"] not in chosen:
+                made.count("without an image")
+                continue
+            (name,) = chosen[row["id"]]["images"]
+            with whole_file(work.at("pair") / "images" / name, durable=True) as file:
+                file.write((work.at("bivlc-choose") / "images" / name).read_bytes())
+            yield {
+                "id": row["id"], "images": [row["image_id"], name], "captions": [row["caption"]], "category": row["category"],
+                "trial_of": {"captions": [row["caption"], row["negative"]], "category": row["category"]},
+            }  # fmt: skip
+
+    inputs = {"format": hash_of(work.at("format")), "choices": sha256_of(choices)[:16]}
+    written(work.at("pair"), Asked("pair", inputs), rows)
+
+
+BIVLC = Recipe(
+    name="bivlc",
+    about="hard negatives with generated images: people choose the best image, and drop what is ambiguous",
+    paper="miranda2024bivlc",
+    options={**NEGATIVES, "generator": None, "people": None},
+    stages=(
+        *WRITTEN,
+        Stage("generate", "four images of each negative", ("format",), do=partial(_generate, source="format", number=IMAGES)),
+        Stage("candidates", "negatives of which all images came out", ("generate",), do=_candidates),
+        Stage("bivlc-choose", "which image shows the negative best", ("candidates",),
+              items=lambda work: work.at("generate") / "choose.jsonl"),
+        Stage("pair", "the original with the chosen image", ("bivlc-choose",), do=_pairs),
+        Stage("bivlc-ambiguity", "which image fits the original caption better: the original must", ("pair",),
+              items=rows_of("pair"), excludes=("bivlc-choose",)),
+    ),
+    ends=lambda work: f"crossmatch run -m MODEL -t trials:{quote(str(work.at('bivlc-ambiguity') / 'trials.jsonl'))}",
+)  # fmt: skip
+
+
+# -- ECCV Caption: the missing positives
+
+
+def _pool(work: Work) -> None:
+    pool(work.collection, _models(work, 1, "the models that propose pairs"), work.at("pool"), seed=work.seed)
+
+
+def _bias(work: Work) -> None:
+    """Where several models propose; with one there is nothing to compare."""
+    if len(work.options["models"]) > 1:
+        bias(work.at("pool"), work.at("merge"), work.at("bias"), seed=work.seed)
+
+
+def _merge(work: Work) -> None:
+    said = read_said(work.at("eccv-hit"), work.collection, "people")
+    merge(work.collection, [said], work.at("merge"), pool=work.at("pool"))
+
+
+ECCV = Recipe(
+    name="eccv",
+    about="what several models retrieve, judged by people and merged with the links",
+    paper="chun2022eccv",
+    options={"models": (), "people": None},
+    stages=(
+        Stage("pool", "the five best items of each model in both directions, with gold", do=_pool),
+        Stage("eccv-hit", "does the caption fit the image", ("pool",), items=rows_of("pool")),
+        Stage("merge", "answers and links as one set of judgements", ("eccv-hit",), do=_merge),
+        Stage("bias", "what the choice of models did", ("merge",), do=_bias),
+    ),
+    ends=lambda work: f"crossmatch run -m MODEL -t collection:{quote(str(work.at('merge')))}",
+)  # fmt: skip
+
+
+# -- TROHN: hard negatives to train with
+
+
+def _refine(work: Work) -> None:
+    refine(work.at("format"), work.at("refine"), share=work.options.get("share", SHARE), seed=work.seed)
+
+
+def _training(work: Work, source: str, images: bool) -> None:
+    """A file for `crossmatch train --negatives`; the embedded world is written out as a collection to train on."""
+    rows = read_rows(work.at(source))
+    if not rows:
+        raise CrossmatchError(f"no negative is left in {work.at(source)}. Begin with more captions, or keep a larger --share.")
+    folder = work.at("training")
+    folder.mkdir(exist_ok=True)
+    told = [_example(row, work.at("generate") if images else None) for row in rows]
+    files = {TRAINING: "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in told)}
+    if images:
+        (folder / "images").mkdir(exist_ok=True)
+        for row in rows:
+            with whole_file(folder / row["file"]) as target:
+                target.write((work.at("generate") / row["file"]).read_bytes())
+    if is_world(work.data):
+        (folder / "collection").mkdir(exist_ok=True)
+        files["collection/captions.json"] = write_collection(folder / "collection", work.collection)
+    for name, text in files.items():
+        with whole_file(folder / name, durable=True) as file:
+            file.write(text.encode())
+
+
+def _example(row: Row, generated: Path | None) -> dict[str, Any]:
+    more = {"negative_image": Path(row["file"]).name} if generated is not None else {}
+    return {"image": row["image_id"], "caption": row["caption"], "negative_caption": row["negative"], **more}
+
+
+def _train(recipe: str, work: Work) -> str:
+    data = f"collection:{work.at('training') / 'collection'}" if is_world(work.data) else work.data
+    file = quote(str(work.at("training") / TRAINING))
+    return f"crossmatch train {recipe} --data {quote(data)} --negatives {file} -o RUN"
+
+
+TROHN_TEXT = Recipe(
+    name="trohn-text",
+    about="hard negative captions to train with",
+    paper="miranda2024bivlc",
+    options=NEGATIVES,
+    stages=(*WRITTEN, Stage("training", "a file to train with", ("format",), do=partial(_training, source="format", images=False))),
+    ends=partial(_train, "clip-hard-texts"),
+)
+TROHN_IMG = Recipe(
+    name="trohn-img",
+    about="the best hard negatives, which no blind model tells from captions, with an image of each, to train with",
+    paper="miranda2024bivlc",
+    options={**NEGATIVES, "share": SHARE, "generator": None},
+    stages=(
+        *WRITTEN,
+        Stage("refine", "the most plausible and fluent, cleaned, and balanced over both scores", ("format",), do=_refine),
+        Stage("generate", "an image of each negative", ("refine",), do=partial(_generate, source="refine", number=1)),
+        Stage("training", "a file to train with", ("generate",), do=partial(_training, source="generate", images=True)),
+    ),
+    ends=partial(_train, "clip-hard-pairs"),
+)
+
+RECIPES = {one.name: one for one in (BISON, CXC, BIVLC, ECCV, TROHN_TEXT, TROHN_IMG)}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name.
+
+    >>> [stage.name for stage in recipe("bison").stages]
+    ['mine', 'bison-select', 'bison-verify']
+    """
+    if name not in RECIPES:
+        raise WrongWords(f"there is no recipe {name!r}. {nearest(name, RECIPES)}")
+    return RECIPES[name]

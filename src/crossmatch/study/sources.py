@@ -17,7 +17,7 @@ from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.declared import nearest
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.diorama.world import SIZES, Diorama
+from crossmatch.diorama.world import SIZES, SPLITS, Diorama
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,12 +94,19 @@ def is_world(words: object) -> bool:
 
 
 def world_of(words: str) -> Diorama:
-    """The embedded world by its words: `diorama` or `diorama:SIZE`."""
-    _, colon, size = words.partition(":")
-    size = size or "default"
-    if size not in SIZES or (colon and not words.endswith(size)):
-        raise WrongWords(f"--data {words}: the world has no size {size!r}. {nearest(size, SIZES)}")
-    return Diorama.make(SPLIT, size=size)
+    """The embedded world by its words: `diorama`, `diorama:SIZE`, or `diorama:SIZE/SPLIT`; the test split, unless another is named.
+
+    >>> world_of("diorama:tiny/val").split
+    'val'
+    """
+    _, colon, rest = words.partition(":")
+    size, slash, split = rest.partition("/")
+    if (colon or slash) and (size not in SIZES or (slash and split not in SPLITS)):
+        wrong, known = (split, SPLITS) if size in SIZES else (size, SIZES)
+        raise WrongWords(
+            f"--data {words}: the world has no {'split' if size in SIZES else 'size'} {wrong!r}. {nearest(wrong, known)}"
+        )
+    return Diorama.make(split or SPLIT, size=size or "default")
 
 
 def drawn(world: Diorama) -> Callable[[str], Image]:
