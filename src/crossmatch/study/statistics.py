@@ -14,7 +14,10 @@ from sqlalchemy import Connection, func, select
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import Agreement, PairKappas, SideBias, cohen_pairs, fleiss, krippendorff, side_bias
+from crossmatch.metrics.coefficient import Agreement
+from crossmatch.metrics.cohen import PairKappas, cohen_pairs
+from crossmatch.metrics.raters import fleiss, krippendorff
+from crossmatch.metrics.sides import SideBias, side_bias
 from crossmatch.study import events
 from crossmatch.study.assign import VERDICTS
 from crossmatch.study.design import Question, Recipe

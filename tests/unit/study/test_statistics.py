@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import fleiss, krippendorff, side_bias
+from crossmatch.metrics.raters import fleiss, krippendorff
+from crossmatch.metrics.sides import side_bias
 from crossmatch.study import assign, statistics, tally
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
