@@ -231,8 +231,8 @@ def dawid_skene(said: Answers, *, smoothing: float = SMOOTHING, tolerance: float
     found = majority(said)
     if found.answers.max() < 2:
         raise CrossmatchError(
-            f"each of the {len(found.item):,} items has one answer, so that nothing tells who errs how. Ask two or more people about "
-            "each item, or take the majority."
+            f"each of the {len(found.item):,} items has one answer, so that nothing tells who errs how. Ask two or more people "
+            "about each item, or take the majority."
         )
     people, person = np.unique(said.person, return_inverse=True)
     k = len(found.values)

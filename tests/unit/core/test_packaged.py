@@ -32,7 +32,7 @@ def test_what_cannot_be_read_is_named(home, tmp_path):
         read(tmp_path / "nowhere.toml", home)
     for text in (b"a = ", b"\xff = 1"):
         (tmp_path / "mine.toml").write_bytes(text)
-        with pytest.raises(CrossmatchError, match="mine.toml is not TOML"):
+        with pytest.raises(CrossmatchError, match=r"mine\.toml is not TOML"):
             read(tmp_path / "mine.toml", home)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from itertools import product
-from math import factorial, isfinite, prod
+from math import isfinite
 
 import numpy as np
 import pytest

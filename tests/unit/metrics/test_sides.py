@@ -13,7 +13,6 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.sides import side_bias
 
 
-
 @pytest.mark.parametrize(("left", "right"), [(0, 1), (5, 5), (60, 40), (3, 17), (700, 600)])
 def test_two_places_are_the_exact_binomial_test(left, right):
     found, slow = side_bias(left, right), stats.binomtest(left, left + right)
