@@ -135,6 +135,11 @@ class Design:
         """The question whose answers become the result."""
         return next(q for q in self.questions if q.name == (self.result.question or self.questions[0].name))
 
+    def main_in(self, block: str) -> Question:
+        """The question whose answers count for an item of this block: the main one, or the first that the block asks."""
+        asked = self.asked(block)
+        return self.main if self.main in asked or not asked else asked[0]
+
     def told(self) -> dict[str, Any]:
         """As it is kept with the study."""
         return asdict(self)
