@@ -251,7 +251,7 @@ def close_command(folder: Path, name: str, reopen: bool) -> None:
 )
 @click.option("--url", default="", help="A service of this campaign that runs already.")
 @click.option("--rehearse-here", "here", is_flag=True,
-              help="Also where real people are, or may be; what they hold is left to them, and exports leave artificial answers out.")  # fmt: skip
+              help="Also where real people are, or may be; what they hold stays theirs.")  # fmt: skip
 @click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after so many seconds.  [default: when all is done]")
 @SEED
 def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float, here: bool,

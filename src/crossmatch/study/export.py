@@ -1,7 +1,7 @@
 """The results of a study as files that `crossmatch run`, `captions agree` and the next stage take, with where they came from.
 
     answers.csv, assignments.csv, annotators.csv    who answered what (`records`)
-    provenance.json                                 which study, design and events; the last hash of the chain; all files, with hashes
+    provenance.json                                 which study, design and events; the last hash of the chain; hashes of all files
     judgements.csv …                                what the study yields, by its design (`yields`)
     captions.json, images/                          the collection that was judged, where there is one
 
@@ -163,8 +163,8 @@ def _collection(heard: Heard, collection: Collection) -> dict[str, str]:
     strange = next((name for one in heard.decided for name in one.thing.caption_ids if name not in known), None)
     if strange is not None:
         raise CrossmatchError(
-            f"people judged the caption {strange!r:.60}, which the collection has not. Name the one that has it (--data), or export "
-            "the grades alone: --data ''"
+            f"people judged the caption {strange!r:.60}, which the collection has not. Name the one that has it (--data), or "
+            "export the grades alone: --data ''"
         )
     (heard.folder / "images").mkdir(exist_ok=True)
     images = []

@@ -1,10 +1,10 @@
 """Whether the answers of a study can become what its design promises: asked before anybody works, and again before an export.
 
-    judgements    grades, and of each item two things with ids: an image and a caption, two captions, or two images
-    trials        images and captions, as many for each item, and an answer that accepts an item
-    ratings       grades, and one caption of each item
-    preferences   two lists, and the systems that they are of
-    choices       answers that can be equal: no slider
+judgements    grades, and of each item two things with ids: an image and a caption, two captions, or two images
+trials        images and captions, as many for each item, and an answer that accepts an item
+ratings       grades, and one caption of each item
+preferences   two lists, and the systems that they are of
+choices       answers that can be equal: no slider
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def _require_countable(design: Design, question: Question) -> None:
     numbers = question.kind == "slider"
     if numbers and result.combine != "mean":
         raise CrossmatchError(
-            f"{design.name}: answers on the slider {question.name!r} are hardly ever equal, and {result.combine} counts equal ones. "
-            "Set result.combine=mean, with result.yields=judgements or ratings."
+            f"{design.name}: answers on the slider {question.name!r} are hardly ever equal, and {result.combine} counts equal "
+            "ones. Set result.combine=mean, with result.yields=judgements or ratings."
         )
     graded = result.combine == "mean" or result.yields == "ratings"
     if graded and not numbers and (question.among or question.kind == "several" or lacking):
         what = f"the option {lacking[0]!r}" if lacking and not question.among else "what is chosen"
         raise CrossmatchError(
-            f"{design.name}: {what} of {question.name!r} has no grade, so that there is no number to take. Give each option a grade, "
-            "or set result.combine=majority and result.yields=choices."
+            f"{design.name}: {what} of {question.name!r} has no grade, so that there is no number to take. Give each option "
+            "a grade, or set result.combine=majority and result.yields=choices."
         )
 
 
@@ -136,7 +136,8 @@ def _shape(one: Item) -> tuple[int, int]:
 
 def _trials(design: Design, work: Sequence[Item]) -> None:
     if design.shows.blocks:
-        return _whole_trials(design, work)
+        _whole_trials(design, work)
+        return
     if not design.result.wanted and design.main.among != "captions":
         raise CrossmatchError(f"{design.name} does not say which answer accepts an item as a trial. Set result.wanted.")
     shapes: dict[tuple[int, int], str] = {}
@@ -185,8 +186,8 @@ def _whole_trials(design: Design, work: Sequence[Item]) -> None:
         want = {"captions": (1, 2), "images": (2, 1)}.get(among)
         if trial is None or query not in (0, 1, 2, 3) or _shape(one) != want or (query < 2) != (among == "captions"):
             raise CrossmatchError(
-                f"item {one.key!r} is no choice of a trial of two images and two captions. Give whole trials without a block (image n "
-                "and caption n belong together), and their choices are made of them; or set result.yields=choices."
+                f"item {one.key!r} is no choice of a trial of two images and two captions. Give whole trials without a block (image "
+                "n and caption n belong together), and their choices are made of them; or set result.yields=choices."
             )
         seen.setdefault(str(trial), set()).add(query)
     short = next((trial for trial, queries in seen.items() if len(queries) < 4), None)

@@ -1,8 +1,8 @@
 """Who answered what, as tables: every answer that counts, every submitted HIT for payment, and every person.
 
-    answers.csv         one row for each person, item and question
-    assignments.csv     one row for each submitted HIT, in the columns of MTurk's results, with the person's completion code
-    annotators.csv      one row for each person
+answers.csv         one row for each person, item and question
+assignments.csv     one row for each submitted HIT, in the columns of MTurk's results, with the person's completion code
+annotators.csv      one row for each person
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.answers import Answers
 from crossmatch.metrics.crowd import dawid_skene, majority, mean_and_deviation, unanimous
 from crossmatch.metrics.preference import Preferences
-from crossmatch.study.design import Design, Question
+from crossmatch.study.design import Design
 from crossmatch.study.said import Said, Thing
 
 if TYPE_CHECKING:

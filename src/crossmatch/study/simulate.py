@@ -97,8 +97,8 @@ def simulate(
     if isinstance(where, str) and where.startswith(("http://", "https://")):
         if not here:
             raise WrongWords(
-                "by a link nobody can see whether real people are there, whose HITs artificial ones would take. Name the campaign's "
-                "folder, or say --rehearse-here."
+                "by a link nobody can see whether real people are there, whose HITs artificial ones would take. Name the "
+                "campaign's folder, or say --rehearse-here."
             )
         return [crowd.visit(where)]
     campaign = open_campaign(Path(where))

@@ -109,7 +109,9 @@ def _require_pictures(campaign: Campaign, shown: Iterable[str], name: str) -> No
         if not path.is_file():
             raise CrossmatchError(f"{name}: the picture {file} is missing from {campaign.pictures}. Put a copy of it there.")
         if HASHED.fullmatch(file) and not is_whole(path):
-            raise CrossmatchError(f"{name}: the picture {file} is not the one that was stored under this name. Put a copy of it there.")
+            raise CrossmatchError(
+                f"{name}: the picture {file} is not the one that was stored under this name. Put a copy of it there."
+            )
 
 
 def _compare(name: str, what: str, told: Mapping[Any, Any], seen: Mapping[Any, Any]) -> None:

@@ -79,7 +79,9 @@ def _judgements(heard: Heard) -> Yield:
         if name == PAIRS[1, 1][0] and heard.links:
             more = _linked(heard.collection, {row[:2] for row in rows}, _short(_best(heard.study.design)), heard.study.name)
             rows += more
-            told.append(f"{len(more):,} links of the collection stand as positives where people gave no grade (--no-links: they do not)")
+            told.append(
+                f"{len(more):,} links of the collection stand as positives where people gave no grade (--no-links: they do not)"
+            )
     return {name: as_csv((*heads, "grade", "deviation", "answers", "source", "by"), rows)}, tuple(told), then
 
 
@@ -169,7 +171,9 @@ def _trial(heard: Heard, one: Decided) -> dict[str, Any]:
     else:
         caption_ids = [thing.caption_ids[n] for n in caption_places(thing, value)] if thing.caption_ids else []
         side, _, place = value.rpartition("-")
-        order = sorted(range(len(thing.images)), key=lambda n: n != int(place)) if side == "image" else list(range(len(thing.images)))
+        order = (
+            sorted(range(len(thing.images)), key=lambda n: n != int(place)) if side == "image" else list(range(len(thing.images)))
+        )
     more = {
         "image_ids": [thing.image_ids[n] for n in order] if thing.image_ids else [],
         "caption_ids": caption_ids if len(caption_ids) == len(captions) else [],
@@ -227,7 +231,11 @@ def _ratings(heard: Heard) -> Yield:
     ]  # fmt: skip
     file = quote(str(heard.place / "ratings.csv"))
     then = (f"crossmatch captions agree --judgements {file} --references REFERENCES --metrics cider-d,spice",)
-    return {"ratings.csv": as_csv(("image_id", "caption_id", "caption", "rating", "person"), rows)}, (f"{len(rows):,} ratings",), then
+    return (
+        {"ratings.csv": as_csv(("image_id", "caption_id", "caption", "rating", "person"), rows)},
+        (f"{len(rows):,} ratings",),
+        then,
+    )
 
 
 def _rated(thing: Thing) -> str:

@@ -4,18 +4,18 @@ among real ones."""
 import json
 
 import pytest
-from test_export import COLOURS, begun, colours, pair, painted, picked, rows_of, two, work  # noqa: F401
 
 from crossmatch import evaluate
 from crossmatch.benchmarks import load_data
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.study import people, records
 from crossmatch.study import export as exporting
+from crossmatch.study import people, records
 from crossmatch.study.begin import NewItem
 from crossmatch.study.export import export
 from crossmatch.study.exported import replacing
-from crossmatch.study.said import everything, find_study
+from crossmatch.study.said import find_study
+from study_exports import begun, pair, picked, rows_of, two, work
 
 NO_GOLD = ("recipe.gold_positive=0", "recipe.gold_negative=0")
 
@@ -28,20 +28,20 @@ def held_in(folder):
 
 
 def test_a_second_export_takes_the_place_of_the_first(painted, tmp_path):
-    """Two comparisons give strengths; of one alone there are none, and no file of them is left."""
+    """Systems that nothing connects have no strengths, and no file of them is left from before."""
     items = [
         NewItem(f"q{n}", ("red.jpg", "blue.jpg"), ("A query.",), body={"systems": systems})
-        for n, systems in enumerate([["good", "poor"], ["poor", "good"]])
+        for n, systems in enumerate([["a", "b"], ["b", "a"], ["c", "d"]])
     ]
-    first = begun(painted, "ranking-preference", items, "recipe.people=1", name="both")
+    first = begun(painted, "ranking-preference", items[:2], "recipe.people=1", name="two")
     work(painted, first, "anna", picked("list", 0))
     assert "strengths.csv" in export(painted, first, tmp_path / "out").files
-    second = begun(painted, "ranking-preference", items[:1], "recipe.people=1", name="one")
+    second = begun(painted, "ranking-preference", items, "recipe.people=1", name="four")
     work(painted, second, "ben", picked("list", 0))
     done = export(painted, second, tmp_path / "out")
     assert held_in(tmp_path / "out") == set(done.files)
     assert "strengths.csv" not in done.files
-    assert json.loads((tmp_path / "out" / "provenance.json").read_text())["study"] == "one"
+    assert json.loads((tmp_path / "out" / "provenance.json").read_text())["study"] == "four"
     assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == ["out"]  # nothing beside it
 
 
@@ -90,10 +90,14 @@ def test_an_export_that_fails_leaves_the_earlier_one_whole(painted, tmp_path, mo
 
 
 def test_a_file_that_comes_while_an_export_is_written_stays(tmp_path):
-    with pytest.raises(WrongWords, match="holds something else"), replacing(tmp_path / "out") as place:
-        (place / "a.csv").write_text("new")
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "mine").write_text("just came")
+    def interrupted():
+        with replacing(tmp_path / "out") as place:
+            (place / "a.csv").write_text("new")
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "mine").write_text("just came")
+
+    with pytest.raises(WrongWords, match="holds something else"):
+        interrupted()
     assert held_in(tmp_path / "out") == {"mine"}
 
 
@@ -103,7 +107,6 @@ def test_a_file_that_comes_while_an_export_is_written_stays(tmp_path):
 def test_what_happens_during_an_export_is_not_half_in_it(painted, tmp_path, monkeypatch):
     """Somebody submits between the reading of the chain and that of the answers: the export is of before."""
     study = begun(painted, "eccv-hit", [pair("red", "red"), pair("blue", "red")], *NO_GOLD, "recipe.batch=1")
-    _, anna = people.join(painted, study.link, "anna")
     real = exporting.chain
 
     def interrupted(connection, study_id):
@@ -111,8 +114,8 @@ def test_what_happens_during_an_export_is_not_half_in_it(painted, tmp_path, monk
         work(painted, study, "ben", lambda one: {"match": "yes"})
         return found
 
+    monkeypatch.setattr(exporting, "chain", interrupted)
     with pytest.raises(CrossmatchError, match="no answers that count yet"):
-        monkeypatch.setattr(exporting, "chain", interrupted)
         export(painted, study, tmp_path / "out")
     monkeypatch.setattr(exporting, "chain", real)
     export(painted, study, tmp_path / "out")
@@ -126,12 +129,11 @@ def test_what_happens_during_an_export_is_not_half_in_it(painted, tmp_path, monk
 
 def test_completion_codes_stand_beside_the_work_that_they_are_for(painted, tmp_path):
     study = judged(painted)
-    _, lazy = people.join(painted, study.link, "ben")  # joined, and did nothing
+    people.join(painted, study.link, "ben")  # joined, and did nothing
     export(painted, study, tmp_path / "out")
     with painted.reading() as connection:
-        anna = next(one for one in everything(connection, study.id)).person
-        number = people.find(connection, 1).id if people.find(connection, 1).key == anna else 2
-        code, _ = people.completion(painted, connection, study.id, people.Person(number, anna, "annotator", 0))
+        anna = next(one for one in (people.find(connection, n) for n in (1, 2)) if one.key == "anna")
+        code, _ = people.completion(painted, connection, study.id, anna)  # as the page showed it
     (row,) = rows_of(tmp_path / "out" / "assignments.csv")
     assert (row["WorkerId"], row["CompletionCode"], row["Artificial"], row["Reward"]) == ("anna", code, "0", "")
     (row,) = rows_of(tmp_path / "out" / "annotators.csv")
@@ -229,7 +231,9 @@ def test_trials_keep_the_ids_of_their_captions(painted, tmp_path):
 def test_a_whole_trial_keeps_the_ids_of_both_captions_if_it_tells_them(painted, tmp_path):
     whole = {"captions": ["A red square.", "A blue square."], "caption_ids": ["r", "b"], "category": "swap"}
     items = [NewItem("a", ("red.jpg", "blue.jpg"), ("A red square.",), body={"caption_ids": ["r"], "trial_of": whole})]
-    items.append(NewItem("b", *items[0].images and (items[0].images, items[0].captions), body={"trial_of": {"captions": ["x", "y"]}}))
+    items.append(
+        NewItem("b", *items[0].images and (items[0].images, items[0].captions), body={"trial_of": {"captions": ["x", "y"]}})
+    )
     study = begun(painted, "bivlc-ambiguity", items)
     work(painted, study, "anna", picked("image", 0))
     export(painted, study, tmp_path / "out")

@@ -280,7 +280,7 @@ def test_people_with_a_past_come_by_invitation(small):
 def test_a_link_is_enough_where_nothing_is_known(small):
     made = begun(small, "bison-verify", "recipe.batch=3", "recipe.people=1", n=6)
     with service(small.folder) as base:
-        with pytest.raises(WrongWords, match="by a link nobody can see whether real people are there.* say --rehearse-here"):
+        with pytest.raises(WrongWords, match=r"by a link nobody can see whether real people are there.* say --rehearse-here"):
             simulate(f"{base}/join/{link_of(small, made)}", people=2)
         (found,) = simulate(f"{base}/join/{link_of(small, made)}", people=2, here=True)
         again = simulate(small.folder, url=base, people=2)
