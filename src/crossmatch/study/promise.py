@@ -186,8 +186,8 @@ def _whole_trials(design: Design, work: Sequence[Item]) -> None:
         want = {"captions": (1, 2), "images": (2, 1)}.get(among)
         if trial is None or query not in (0, 1, 2, 3) or _shape(one) != want or (query < 2) != (among == "captions"):
             raise CrossmatchError(
-                f"item {one.key!r} is no choice of a trial of two images and two captions. Give whole trials without a block (image "
-                "n and caption n belong together), and their choices are made of them; or set result.yields=choices."
+                f"item {one.key!r} is no choice of a trial of two images and two captions. Give whole trials without a block ("
+                "image n and caption n belong together), and their choices are made of them; or set result.yields=choices."
             )
         seen.setdefault(str(trial), set()).add(query)
     short = next((trial for trial, queries in seen.items() if len(queries) < 4), None)

@@ -165,15 +165,13 @@ def _trial(heard: Heard, one: Decided) -> dict[str, Any]:
     value, thing = str(one.value), one.thing
     whole = thing.body.get("trial_of")
     whole = whole if isinstance(whole, Mapping) else {}
-    captions = trial_captions(thing, value)
+    captions, order = trial_captions(thing, value), list(range(len(thing.images)))
     if captions == tuple(whole.get("captions", ())):
-        caption_ids, order = list(map(str, whole.get("caption_ids", ()))), list(range(len(thing.images)))
+        caption_ids = list(map(str, whole.get("caption_ids", ())))
     else:
         caption_ids = [thing.caption_ids[n] for n in caption_places(thing, value)] if thing.caption_ids else []
         side, _, place = value.rpartition("-")
-        order = (
-            sorted(range(len(thing.images)), key=lambda n: n != int(place)) if side == "image" else list(range(len(thing.images)))
-        )
+        order.sort(key=lambda n: side == "image" and n != int(place))
     more = {
         "image_ids": [thing.image_ids[n] for n in order] if thing.image_ids else [],
         "caption_ids": caption_ids if len(caption_ids) == len(captions) else [],
