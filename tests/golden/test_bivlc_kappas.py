@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import cohen_pairs, mean_kappa
+from crossmatch.metrics.cohen import cohen_pairs, mean_kappa
 
 TABLE_7 = (0.66, 0.43, 0.56, 0.43, 0.38)
 MEAN = 0.49

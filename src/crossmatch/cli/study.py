@@ -175,9 +175,16 @@ def invite_command(folder: Path, people: tuple[str, ...], listed: Path | None, r
 @click.option(
     "--data", default=None, help="The collection to write beside judgements.  [default: the one that the items came from]"
 )
+@click.option("--links/--no-links", default=True, show_default=True,
+              help="Let the collection's links stand as positives where people gave no grade.")  # fmt: skip
+@click.option("--combine", type=click.Choice(["mean", "majority", "unanimous", "dawid-skene"]),
+              help="How several people's answers become one.  [default: as the design says]")  # fmt: skip
 @click.option("--pending", is_flag=True, help="Count HITs with wrong gold answers at which no reviewer has looked.")
-def export_command(folder: Path, name: str, output: Path, data: str | None, pending: bool) -> None:
-    """Write what people said: judgements, trials, ratings or preferences, every answer, and where it all came from."""
+def export_command(folder: Path, name: str, output: Path, data: str | None, links: bool, combine: Any, pending: bool) -> None:
+    """Write what people said: judgements, trials, ratings or preferences, every answer, and where it all came from.
+
+    The folder holds this export alone: one that was exported before is replaced, one with anything else in it is refused.
+    """
     from crossmatch.study.export import export
     from crossmatch.study.said import find_study
     from crossmatch.study.sources import collection_of
@@ -186,7 +193,8 @@ def export_command(folder: Path, name: str, output: Path, data: str | None, pend
     one = find_study(campaign, name)
     words = data if data is not None else str(one.origin.get("data", ""))
     wanted = one.design.result.yields == "judgements"
-    done = export(campaign, one, output, collection_of(words) if words and wanted else None, pending=pending)
+    found = collection_of(words) if words and wanted else None
+    done = export(campaign, one, output, found, pending=pending, links=links, combine=combine)
     for line in done.said:
         click.echo(line, err=True)
     click.echo("\n".join(str(done.folder / file) for file in done.files))
@@ -197,11 +205,11 @@ def export_command(folder: Path, name: str, output: Path, data: str | None, pend
 @study.command("verify")
 @click.argument("folder", type=FOLDER)
 def verify_command(folder: Path) -> None:
-    """Check the chain of events, and that the tables say what the events say."""
+    """Check the chain of events, that the tables say what the events say, and that the pictures are those that were stored."""
     from crossmatch.study.verify import verify
 
     for one in verify(_opened(folder)):
-        click.echo(f"{one.study}: {one.events:,} events, {one.answers:,} answers count · {one.hash}")
+        click.echo(f"{one.study}: {one.events:,} events, {one.answers:,} answers count, {one.pictures:,} pictures · {one.hash}")
 
 
 @study.command("close")
@@ -242,10 +250,12 @@ def close_command(folder: Path, name: str, reopen: bool) -> None:
     "--truth", type=click.Path(path_type=Path), help="What is right, for data of your own: a csv (image, caption, grade)."
 )
 @click.option("--url", default="", help="A service of this campaign that runs already.")
+@click.option("--rehearse-here", "here", is_flag=True,
+              help="Also where real people are, or may be; what they hold stays theirs.")  # fmt: skip
 @click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after so many seconds.  [default: when all is done]")
 @SEED
-def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float, limit: float,
-                     seed: int, **habits: Any) -> None:  # fmt: skip
+def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float, here: bool,
+                     limit: float, seed: int, **habits: Any) -> None:  # fmt: skip
     """Rehearse: artificial annotators answer through the real pages, in a campaign's folder or at the link of a study."""
     from crossmatch.report.tables import Table, as_text
 
@@ -256,7 +266,7 @@ def simulate_command(where: str, name: str, people: int, spread: float, truth: P
         raise MissingDependency(error.name or "SQLAlchemy", "study") from None
     place = where if where.startswith(("http://", "https://")) else Path(where)
     found = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
-                     limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
+                     here=here, limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
     rows = tuple(
         (one.study, f"{one.people}", f"{one.hits:,}", f"{one.answers:,}", _or_dash(one.accuracy, "%"), f"{one.dropouts}",
          f"{one.errors}", _or_dash(one.left), _or_dash(one.review), f"{one.seconds:.1f}")

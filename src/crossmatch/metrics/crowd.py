@@ -214,8 +214,8 @@ def dawid_skene(said: Answers, *, smoothing: float = SMOOTHING, tolerance: float
 
     larger. Done when a step adds no more than `tolerance` for each answer; if that is not so within `steps`, it is an error. The
     maximum is a local one. Nothing is drawn, and the order of answers, items and people changes nothing but rounding. Values are
-    those that somebody gave. People need many answers each: with
-    few of them the majority is right more often, and with one answer to an item there is nothing to learn from.
+    those that somebody gave. People need many answers each: with few of them the majority is right more often. Where no item has
+    two answers nobody is compared with anybody, and any errors explain the answers as well: that is an error.
     Source: dawid1979maximum.
 
     >>> said = Answers.from_table([[1, 1, 2], [2, 2, 2], [1, 1, 2], [2, 2, 1], [1, 1, 2], [2, 2, 1], [1, 2, 2]])
@@ -229,6 +229,11 @@ def dawid_skene(said: Answers, *, smoothing: float = SMOOTHING, tolerance: float
             f"smoothing is {smoothing:g}, tolerance {tolerance:g}, steps {steps}; at least 0, above 0, at least 2 were expected."
         )
     found = majority(said)
+    if found.answers.max() < 2:
+        raise CrossmatchError(
+            f"each of the {len(found.item):,} items has one answer, so that nothing tells who errs how. Ask two or more people "
+            "about each item, or take the majority."
+        )
     people, person = np.unique(said.person, return_inverse=True)
     k = len(found.values)
     _require_names(len(people) * k, k)

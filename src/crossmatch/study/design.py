@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
@@ -20,8 +19,8 @@ from typing import Any, Literal
 
 from crossmatch.core.declared import checked, nearest, shown
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.packaged import assigned, called, names_in, read_declaration
 
-SUFFIX = ".toml"
 SIDES = ("images", "captions", "lists")
 ONE = {"images": "image", "captions": "caption", "lists": "list"}  # how a value names one of them: image-0, caption-4
 PLACE = re.compile("(image|caption|list)-[0-9]+")
@@ -136,6 +135,11 @@ class Design:
         """The question whose answers become the result."""
         return next(q for q in self.questions if q.name == (self.result.question or self.questions[0].name))
 
+    def main_in(self, block: str) -> Question:
+        """The question whose answers count for an item of this block: the main one, or the first that the block asks."""
+        asked = self.asked(block)
+        return self.main if self.main in asked or not asked else asked[0]
+
     def told(self) -> dict[str, Any]:
         """As it is kept with the study."""
         return asdict(self)
@@ -147,7 +151,7 @@ def presets() -> dict[str, Design]:
 
 
 def names() -> list[str]:
-    return sorted(f.name.removesuffix(SUFFIX) for f in _home().iterdir() if f.name.endswith(SUFFIX))
+    return names_in(_home())
 
 
 def load_design(name: str | Path, overrides: Iterable[str] = ()) -> Design:
@@ -160,10 +164,12 @@ def load_design(name: str | Path, overrides: Iterable[str] = ()) -> Design:
     ...
     crossmatch.core.errors.WrongWords: --set recipe.peple=3: [recipe] has no key 'peple'. Did you mean 'people'?
     """
-    where, table = _read(str(name))
-    design = _parsed(Path(str(name)).name.removesuffix(SUFFIX), table, where)
+    design = _parsed(called(name), read_declaration(str(name), _home(), "study", "crossmatch study presets"), str(name))
+    where = [str(name)]
     for word in overrides:
         design = _override(design, word)
+        where.append(f"--set {word}")
+    _require_whole(design, " ".join(where))  # not before: two words may belong together
     return design
 
 
@@ -250,25 +256,6 @@ def _home() -> Any:
     return files("crossmatch.study") / "presets"
 
 
-def _read(name: str) -> tuple[str, dict[str, Any]]:
-    if name in names():
-        where, raw = name, (_home() / f"{name}{SUFFIX}").read_bytes()
-    elif name.endswith(SUFFIX):
-        try:
-            where, raw = name, Path(name).expanduser().read_bytes()
-        except OSError as error:
-            raise WrongWords(f"the design {name} cannot be read ({error.strerror or error}). Check the path.") from None
-    else:
-        raise WrongWords(
-            f"there is no study {name!r}. {nearest(name, names())} `crossmatch study presets` lists them all; a design of your own "
-            "is a file that ends in .toml."
-        )
-    try:
-        return where, tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CrossmatchError(f"the design {where} is not TOML ({error}). Mend that line.") from None
-
-
 TOP = ("title", "about", "paper", "instructions", "consent", "shows", "questions", "recipe", "result")
 
 
@@ -289,9 +276,7 @@ def _parsed(name: str, table: dict[str, Any], where: str) -> Design:
     if not isinstance(table["questions"], list) or not all(isinstance(q, dict) for q in table["questions"]):
         raise WrongWords(f"{where} has questions that are no tables. Write each one below a line [[questions]].")
     questions = tuple(_question(q, f"{where}: question {n + 1}") for n, q in enumerate(table["questions"]))
-    design = Design(name, questions=questions, **told, **lines, **settings)
-    _require_whole(design, where)
-    return design
+    return Design(name, questions=questions, **told, **lines, **settings)
 
 
 def _table(table: dict[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -374,6 +359,16 @@ def _require_whole(design: Design, where: str) -> None:
         seen[q.name] = q
     if design.result.question and design.result.question not in seen:
         raise WrongWords(f"{where}: the result counts question {design.result.question!r}. {nearest(design.result.question, seen)}")
+    if design.main.after:
+        raise WrongWords(
+            f"{where}: the result counts question {design.main.name!r}, which is asked only after some answers to "
+            f"{design.main.after!r}, so that items would have none. Count {design.main.after!r}: result.question"
+        )
+    if design.result.combine == "dawid-skene" and design.recipe.people < 2:
+        raise WrongWords(
+            f"{where}: one person judges each item, and one answer does not tell who errs how, as dawid-skene needs it. Ask more: "
+            "recipe.people=3; or take result.combine=majority."
+        )
     url = design.recipe.completion_url
     if url and not url.startswith(("https://", "http://")):
         raise WrongWords(f"{where} sends people to {url[:60]!r} at the end; an address with https:// was expected.")
@@ -384,15 +379,9 @@ def _require_whole(design: Design, where: str) -> None:
 
 def _override(design: Design, word: str) -> Design:
     """Put `recipe.people=3` in its place."""
-    key, equals, text = word.partition("=")
-    table, dot, name = key.strip().partition(".")
-    if not equals or not dot or table not in ("recipe", "result"):
+    given = assigned(word)
+    if given is None or given[0] not in ("recipe", "result"):
         raise WrongWords(f"--set {word}: recipe.KEY=VALUE or result.KEY=VALUE was expected, as in --set recipe.people=3.")
-    try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()  # a word needs no quotes
+    table, name, value = given
     held: Any = getattr(design, table)
-    changed = replace(design, **{table: replace(held, **checked({name: value}, type(held), f"--set {word}: [{table}]"))})
-    _require_whole(changed, f"--set {word}")
-    return changed
+    return replace(design, **{table: replace(held, **checked({name: value}, type(held), f"--set {word}: [{table}]"))})

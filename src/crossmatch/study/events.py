@@ -69,9 +69,15 @@ def body(connection: Connection, study: int, number: int) -> dict[str, Any]:
 
 
 def check_chain(campaign: Campaign, study: int) -> tuple[int, str]:
-    """How many events a study has, and the last hash; a chain that does not hold is an error that says where it breaks."""
+    """How many events a study has, and the last hash."""
+    with campaign.reading() as connection:
+        return chain(connection, study)
+
+
+def chain(connection: Connection, study: int) -> tuple[int, str]:
+    """The same within a transaction; a chain that does not hold is an error that says where it breaks."""
     previous, number = FIRST, 0
-    with campaign.reading() as connection, closing(events(connection, study)) as rows:
+    with closing(events(connection, study)) as rows:
         for one in rows:
             if one.number != number + 1:
                 raise CrossmatchError(f"event {number + 1} of study {study} is missing. Compare with a copy of the database.")
@@ -80,7 +86,7 @@ def check_chain(campaign: Campaign, study: int) -> tuple[int, str]:
             if one.previous != previous or one.hash != found:
                 raise CrossmatchError(f"event {number} of study {study} was changed: its hash does not fit. Compare with a copy.")
             previous = found
-        last = connection.execute(select(head).where(head.c.study == study)).one()
+    last = connection.execute(select(head).where(head.c.study == study)).one()
     if (last.number, last.hash) != (number, previous):
         raise CrossmatchError(
             f"the chain of study {study} ends at event {number}, but {last.number} were written. Compare with a copy."

@@ -1,9 +1,9 @@
 """The results of a study as files that `crossmatch run`, `captions agree` and the next stage take, with where they came from.
 
-    answers.csv         every answer that counts, one row for each person, item and question
-    assignments.csv     one row for each submitted HIT, in the columns of MTurk's results
-    provenance.json     which study, design and events; the last hash of the chain
-    judgements.csv …    what the study yields, by its design
+    answers.csv, assignments.csv, annotators.csv    who answered what (`records`)
+    provenance.json                                 which study, design and events; the last hash of the chain; hashes of all files
+    judgements.csv …                                what the study yields, by its design (`yields`)
+    captions.json, images/                          the collection that was judged, where there is one
 
 A cell that a spreadsheet would take for a formula begins with a blank, which our own readers drop.
 """
@@ -11,8 +11,7 @@ A cell that a spreadsheet would take for a formula begins with a blank, which ou
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +21,11 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.pictures import opened
 from crossmatch.core.progress import track
 from crossmatch.core.whole import whole_file
-from crossmatch.study import results
-from crossmatch.study.events import check_chain
-from crossmatch.study.said import Progress, Said, Study, counted, everything, progress
-from crossmatch.study.sheets import as_csv
+from crossmatch.study import exported, records, results
+from crossmatch.study.design import Combine
+from crossmatch.study.events import chain
+from crossmatch.study.promise import require_result
+from crossmatch.study.said import Progress, Said, Study, counted, everything, progress, things
 from crossmatch.study.yields import YIELDS, Heard
 
 if TYPE_CHECKING:
@@ -43,55 +43,105 @@ class Exported:
     next: tuple[str, ...]  # commands
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What the database says of a study in one moment. Answers of artificial people are among it only where all people are."""
+
+    number: int  # of events
+    hash: str
+    counted: list[Said]
+    all: list[Said]
+    progress: Progress
+    codes: dict[str, str]
+    left_out: int  # answers of artificial people
+
+
 def export(
-    campaign: Campaign, study: Study, folder: Path, collection: Collection | None = None, *, pending: bool = False
+    campaign: Campaign,
+    study: Study,
+    folder: Path,
+    collection: Collection | None = None,
+    *,
+    pending: bool = False,
+    links: bool = True,
+    combine: Combine | None = None,
 ) -> Exported:
-    """Write the results of a study into a folder.
+    """Write the results of a study into a folder, which holds them and nothing else afterwards.
 
-    With the collection that the items came from, judgements come as a whole collection, ready for `crossmatch run`. HITs with wrong
-    gold answers at which nobody has looked are left out, unless `pending`.
+    With the collection that the items came from, judgements come as a whole collection, ready for `crossmatch run`, in which its
+    `links` stand as positives where people gave no grade. HITs with wrong gold answers at which nobody has looked are left out,
+    unless `pending`. `combine` decides otherwise than the design says. Answers of artificial people are left out where real people
+    have answered, too.
     """
-    number, last = check_chain(campaign, study.id)
-    with campaign.reading() as connection:
-        said = list(counted(connection, study.id, pending=pending))
-        all_said = list(everything(connection, study.id))
-        far = progress(connection, study.id)
-    if not said:
+    exported.require_replaceable(folder)
+    if combine is not None:
+        study = replace(study, design=replace(study.design, result=replace(study.design.result, combine=combine)))
+    seen = _read(campaign, study, pending)
+    if not seen.counted:
         raise CrossmatchError(f"{study.name} has no answers that count yet. Look with `crossmatch study status {campaign.folder}`.")
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {"answers.csv": _answers(said), "assignments.csv": _assignments(study, all_said)}
-    decided = results.decide(study.design, said)
-    heard = Heard(study, said, decided, folder, campaign.pictures)
-    more, told, then = YIELDS[study.design.result.yields](heard)
-    files |= more
-    if study.design.result.yields == "judgements" and collection is not None:
-        files |= _collection(folder, collection)
-    files["provenance.json"] = json.dumps(_provenance(heard, far, number, last), indent=1, ensure_ascii=False)
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(folder / name) as file:
-            file.write(text.encode())
-    head = f"{len(said):,} answers of {heard.people:,} people to {len({s.thing.id for s in said}):,} items"
-    waits = [f"{far.review:,} HITs wait for a reviewer and {'count' if pending else 'are left out'}"] * bool(far.review)
-    unfinished = [f"{far.open + far.held:,} of {far.slots:,} answers to HITs are still to come"] * bool(far.open + far.held)
-    return Exported(folder, tuple(files), (head, *told, *waits, *unfinished), then)
+    decided = results.decide(study.design, seen.counted)
+    collection = collection if study.design.result.yields == "judgements" else None
+    with exported.replacing(folder) as place:
+        heard = Heard(study, seen.counted, decided, place, folder, campaign.pictures, collection, links)
+        files = {
+            "answers.csv": records.answers(seen.counted),
+            "assignments.csv": records.assignments(study, seen.all, seen.codes),
+            "annotators.csv": records.annotators(seen.all, seen.counted, seen.codes),
+        }
+        more, told, then = YIELDS[study.design.result.yields](heard)
+        files |= more
+        if collection is not None:
+            files |= _collection(heard, collection)
+        names = exported.write(place, files, _provenance(heard, seen))
+    return Exported(folder, names, (*_heard(heard, seen), *told, *_waiting(seen, pending)), then)
 
 
-def _provenance(heard: Heard, far: Progress, number: int, last: str) -> dict[str, Any]:
+def _read(campaign: Campaign, study: Study, pending: bool) -> Read:
+    """Everything in one transaction, or the last hash would not be that of what is written."""
+    with campaign.reading() as connection:
+        number, last = chain(connection, study.id)
+        require_result(study.design, list(things(connection, study.id).values()))
+        said, every = list(counted(connection, study.id, pending=pending)), list(everything(connection, study.id))
+        codes = records.completion_codes(campaign, connection, study.id)
+        far = progress(connection, study.id)
+    both = len({one.artificial for one in every}) == 2
+    kept = [[one for one in some if not (both and one.artificial)] for some in (said, every)]
+    return Read(number, last, *kept, far, codes, len(said) - len(kept[0]))
+
+
+def _heard(heard: Heard, seen: Read) -> tuple[str, ...]:
+    made_up = " artificial" * all(one.artificial for one in heard.said)
+    head = f"{len(heard.said):,} answers of {heard.people:,}{made_up} people to {len({s.thing.id for s in heard.said}):,} items"
+    out = [f"{seen.left_out:,} answers of artificial people are left out, because real people answered, too"] * bool(seen.left_out)
+    return (head, *out)
+
+
+def _waiting(seen: Read, pending: bool) -> tuple[str, ...]:
+    far = seen.progress
+    review = [f"{far.review:,} HITs wait for a reviewer and {'count' if pending else 'are left out'}"] * bool(far.review)
+    open_ = [f"{far.open + far.held:,} of {far.slots:,} answers to HITs are still to come"] * bool(far.open + far.held)
+    return (*review, *open_)
+
+
+def _provenance(heard: Heard, seen: Read) -> dict[str, Any]:
     """Which answers, by which design, up to which event: enough to tell later whether anything was changed."""
     design = heard.study.design
     return {
         "study": heard.study.name,
         "preset": design.name,
         "paper": design.paper,
-        "events": number,
-        "hash": last,
+        "yields": design.result.yields,
+        "events": seen.number,
+        "hash": seen.hash,
         "answers": len(heard.said),
         "people": heard.people,
+        "artificial": all(one.artificial for one in heard.said),
+        "artificial_left_out": seen.left_out,
         "items": len(heard.decided),
         "combine": design.result.combine,
-        "pending_review": far.review,
-        "still_to_come": far.open + far.held,
+        "links": heard.collection is not None and heard.links,
+        "pending_review": seen.progress.review,
+        "still_to_come": seen.progress.open + seen.progress.held,
         "origin": dict(heard.study.origin),
         "design": design.told(),
         "crossmatch": __version__,
@@ -99,81 +149,37 @@ def _provenance(heard: Heard, far: Progress, number: int, last: str) -> dict[str
     }
 
 
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
-def _answers(said: Sequence[Said]) -> str:
-    head = ("item", "person", "question", "answer", "seconds", "at", "hit", "gold", "late", "order")
-    rows = (
-        (s.thing.key, s.person, name, _told(value), s.seconds, _time(s.at), s.hit, int(s.thing.gold is not None), int(s.late),
-         json.dumps(s.orders) if s.orders else "")
-        for s in said for name, value in s.answer.items()
-    )  # fmt: skip
-    return as_csv(head, rows)
-
-
-def _told(value: Any) -> object:
-    return ";".join(value) if isinstance(value, list) else value
-
-
-STATUS = {None: "Submitted", "approve": "Approved", "reject": "Rejected", "reassign": "Approved"}
-
-
-def _assignments(study: Study, said: Sequence[Said]) -> str:
-    """One row for each HIT that a person submitted, as MTurk's results have it."""
-    by_claim: dict[str, list[Said]] = {}
-    for one in said:
-        by_claim.setdefault(one.claim, []).append(one)
-    most = max((len(each) for each in by_claim.values()), default=0)
-    names = [q.name for q in study.design.questions]
-    head = [
-        "HITId",
-        "Title",
-        "Reward",
-        "AssignmentId",
-        "WorkerId",
-        "AssignmentStatus",
-        "SubmitTime",
-        "WorkTimeInSeconds",
-        "Late",
-        "WrongGold",
-    ]
-    for n in range(1, most + 1):
-        head += [f"Input.item_{n}", *(f"Answer.{name}_{n}" for name in names)]
-    rows = []
-    for claim, each in by_claim.items():
-        first, times = each[0], [s.seconds for s in each if s.seconds is not None]
-        recipe = study.design.recipe
-        row: list[object] = [
-            first.hit,
-            study.design.title,
-            f"{recipe.pay:.2f} {recipe.currency}",
-            claim,
-            first.person,
-            STATUS[first.verdict],
-        ]
-        row += [_time(first.at), round(sum(times), 1) if times else "", int(first.late), int(first.doubt)]
-        for one in each:
-            row += [one.thing.key, *(_told(one.answer.get(name, "")) for name in names)]
-        rows.append(row + [""] * (len(head) - len(row)))
-    return as_csv(head, rows)
-
-
 # -- the collection that was judged
 
 
-def _collection(folder: Path, collection: Collection) -> dict[str, str]:
-    """The images and captions that the judgements are of, in COCO's layout, so that the folder is a collection of its own."""
-    (folder / "images").mkdir(exist_ok=True)
+def _collection(heard: Heard, collection: Collection) -> dict[str, str]:
+    """The images and captions that the judgements are of, in COCO's layout, so that the folder is a collection of its own.
+
+    An image that people saw and the collection has not (another artist's drawing of a scene) is added to it, without a caption.
+    """
+    if collection.open_image is None:
+        raise CrossmatchError("the collection has no pictures, so that no collection can be written. Export with --data ''.")
+    known = set(map(str, collection.caption_ids.tolist()))
+    strange = next((name for one in heard.decided for name in one.thing.caption_ids if name not in known), None)
+    if strange is not None:
+        raise CrossmatchError(
+            f"people judged the caption {strange!r:.60}, which the collection has not. Name the one that has it (--data), or "
+            "export the grades alone: --data ''"
+        )
+    (heard.folder / "images").mkdir(exist_ok=True)
     images = []
     for n, name in enumerate(track(collection.image_ids.tolist(), "writing the images of the collection")):
-        file = f"{n:06d}.png"
-        if collection.open_image is None:
-            raise CrossmatchError("the collection has no pictures, so that no collection can be written. Export without --data.")
-        with whole_file(folder / "images" / file) as held:
+        images.append({"id": str(name), "file_name": f"{n:06d}.png"})
+        with whole_file(heard.folder / "images" / images[-1]["file_name"]) as held:
             opened(collection.open_image, name).convert("RGB").save(held, "PNG")
-        images.append({"id": name, "file_name": file})
+    there = {image["id"] for image in images}
+    for thing in (one.thing for one in heard.decided):
+        for name, file in zip(thing.image_ids, thing.images, strict=False):
+            if name not in there:
+                there.add(name)
+                images.append({"id": name, "file_name": f"{len(images):06d}{Path(file).suffix}"})
+                with whole_file(heard.folder / "images" / images[-1]["file_name"]) as held:
+                    held.write((heard.pictures / file).read_bytes())
     texts, ids = collection.captions, collection.caption_ids.tolist()
     annotations = [{"id": ids[c], "image_id": images[i]["id"], "caption": texts[c]} for i, c in collection.links.tolist()]
     return {"captions.json": json.dumps({"images": images, "annotations": annotations}, ensure_ascii=False)}

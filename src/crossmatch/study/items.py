@@ -37,6 +37,7 @@ from crossmatch.core.files import sha256_of
 from crossmatch.study.begin import EXAMPLE, GOLD, NewItem, create_study, require_item, require_items
 from crossmatch.study.design import ONE, Design, Question
 from crossmatch.study.pictures import store_pictures
+from crossmatch.study.promise import require_result
 from crossmatch.study.sources import Source, opener_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def begin_study(
 ) -> int:
     """A study of this material: items are checked, then pictures stored, then all is written. Its number."""
     require_items(design, [replace(one, images=("unseen",) * len(one.images)) for one in material.items])  # before hours of work
+    require_result(design, material.items)
     return create_study(
         campaign, design, placed(campaign.pictures, material), name=name, seed=seed, excludes=excludes, origin=material.origin
     )
@@ -146,8 +148,7 @@ def _made(record: Mapping[str, Any], where: str, number: int, design: Design, so
     if design.shows.blocks and not block and len(images) == len(captions) > 1:
         made = list(choices_of(one, design))
     else:
-        asked = design.asked(block)
-        gold = _gold(record.get("gold"), kind, design.main if design.main in asked or not asked else asked[0], where, name)
+        gold = _gold(record.get("gold"), kind, design.main_in(block), where, name)
         made = [replace(one, gold=gold)]
     for each in made:
         require_item(design, each, f"{where}: item {each.key!r}")

@@ -223,8 +223,9 @@ def _ambiguity(shop: Shop) -> Iterator[NewItem]:
     for at, one in enumerate(_edits(shop)):
         original = shop.ids[one.number]
         images = [original, original + AGAIN if at % ODD == 1 else one.name]
-        whole = {"captions": [one.edit.positive.text, one.edit.negative.text], "category": one.edit.category}
-        yield shop.item(one.name, images, [one.edit.positive.text], [f"{one.name}#positive"], trial_of=whole)
+        ids = [f"{one.name}#positive", f"{one.name}#negative"]
+        whole = {"captions": [one.edit.positive.text, one.edit.negative.text], "caption_ids": ids, "category": one.edit.category}
+        yield shop.item(one.name, images, [one.edit.positive.text], ids[:1], trial_of=whole)
 
 
 def _human(shop: Shop) -> Iterator[NewItem]:

@@ -61,13 +61,21 @@ def store_picture(folder: Path, image: str, open_image: Callable[[str], Image]) 
     """Put one picture into a folder; its file there."""
     held = encoded(opened(open_image, image), image)
     name = hashlib.sha256(held).hexdigest() + SUFFIX
-    if not (folder / name).exists():
+    if not is_whole(folder / name):
         try:
-            with whole_file(folder / name) as file:
+            with whole_file(folder / name, durable=True) as file:  # a study that is on the disk has its pictures there
                 file.write(held)
         except OSError as error:
             raise CrossmatchError(f"{folder / name} cannot be written ({error.strerror or error}). Make room for it.") from None
     return name
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a picture is there, and has the bytes that it is named by."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() + SUFFIX == path.name
+    except OSError:
+        return False
 
 
 def encoded(picture: Image, image: str) -> bytes:

@@ -3,7 +3,7 @@
     rule          an item is decided
     majority      if one value got more answers than any other
     all agree     if everybody gave the same value: with two people, the two-of-two of hu2019bison, sec. 3
-    dawid-skene   by the model of who errs how, if one value is the likeliest
+    dawid-skene   by the model of who errs how, if one value is the likeliest; with two people for each item or more
 
 What is not decided is neither right nor wrong. Everything is a pure function of its arguments and a seed.
 """
@@ -79,7 +79,7 @@ def power(
     out = []
     for n in numbers:
         drawn = [draw_campaign(np.random.default_rng([seed, n, k]), confusion, shares, items, n) for k in range(campaigns)]
-        out += [_told(n, rule, drawn, len(shares)) for rule in named]
+        out += [_told(n, rule, drawn, len(shares)) for rule in named if n >= LEAST.get(rule, 1)]
     return out
 
 
@@ -137,6 +137,8 @@ RULES: Mapping[str, Callable[[Campaign, int], IntArray]] = {
     "all agree": by_agreement,
     "dawid-skene": by_model,
 }
+
+LEAST: Mapping[str, int] = {"dawid-skene": 2}  # people for each item without whom a rule decides nothing
 
 
 def _told(people: int, rule: str, drawn: Sequence[Campaign], values: int) -> Power:

@@ -13,7 +13,7 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.metrics.answers import Answers
 from crossmatch.metrics.crowd import dawid_skene, majority, mean_and_deviation, unanimous
 from crossmatch.metrics.preference import Preferences
-from crossmatch.study.design import Design, Question
+from crossmatch.study.design import Design
 from crossmatch.study.said import Said, Thing
 
 if TYPE_CHECKING:
@@ -36,11 +36,6 @@ class Decided:
     share: float | None = None
 
 
-def main_of(design: Design, block: str) -> Question:
-    """The question about an item of this block whose answers count."""
-    return design.main if not design.shows.blocks else next(q for q in design.questions if q.block in ("", block))
-
-
 def decide(design: Design, said: Iterable[Said]) -> list[Decided]:
     """One value for each item that was answered and is not gold, by what the design declares.
 
@@ -56,7 +51,7 @@ def decide(design: Design, said: Iterable[Said]) -> list[Decided]:
 
 
 def _graded(design: Design, one: Said) -> float:
-    question = main_of(design, one.thing.block)
+    question = design.main_in(one.thing.block)
     value = one.answer[question.name]
     if question.kind == "slider":
         return float(value)
@@ -83,9 +78,18 @@ def _by_mean(design: Design, said: list[Said]) -> list[Decided]:
     return [Decided(known[i], None, mean, n, deviation) for i, mean, deviation, n in rows]
 
 
+def told(value: Any) -> str:
+    """An answer as one text; several values are one answer, too.
+
+    >>> told("yes"), told(["a", "b"]), told(3.5)
+    ('yes', 'a;b', '3.5')
+    """
+    return ";".join(value) if isinstance(value, list) else str(value)
+
+
 def _coded(design: Design, said: list[Said]) -> tuple[Answers, dict[int, Thing], list[str]]:
     """Answers as numbers, and what they stand for."""
-    given = [str(one.answer[main_of(design, one.thing.block).name]) for one in said]
+    given = [told(one.answer[design.main_in(one.thing.block).name]) for one in said]
     names = sorted(set(given))
     code = {name: n for n, name in enumerate(names)}
     answers, known = _numbered(said, [code[value] for value in given])
@@ -93,7 +97,7 @@ def _coded(design: Design, said: list[Said]) -> tuple[Answers, dict[int, Thing],
 
 
 def _grade_of(design: Design, thing: Thing, value: str | None) -> float | None:
-    options = main_of(design, thing.block).options
+    options = design.main_in(thing.block).options
     return next((option.grade for option in options if option.value == value), None)
 
 
@@ -104,10 +108,19 @@ def _by_majority(design: Design, said: list[Said]) -> list[Decided]:
 
 
 def _by_dawid_skene(design: Design, said: list[Said]) -> list[Decided]:
+    """Items with one answer wait: from one alone nobody can tell who errs."""
     answers, known, names = _coded(design, said)
-    found = dawid_skene(answers)
-    numbers = np.bincount(np.searchsorted(found.item, answers.item))
-    return _chosen(design, known, names, found.item, found.value, numbers, found.posterior.max(axis=1))
+    items, of, times = np.unique(answers.item, return_inverse=True, return_counts=True)
+    if times.max() < 2:
+        raise CrossmatchError(
+            f"each of the {len(items):,} items has one answer so far, and one does not tell who errs how, as dawid-skene needs it. "
+            "Wait for more answers, or let the majority decide: --combine majority"
+        )
+    compared = answers.among((times > 1)[of])
+    found = dawid_skene(compared)
+    numbers = np.bincount(np.searchsorted(found.item, compared.item))
+    decided = _chosen(design, known, names, found.item, found.value, numbers, found.posterior.max(axis=1))
+    return decided + [Decided(known[i], None, None, 1) for i in items[times == 1].tolist()]
 
 
 def _chosen(
@@ -163,9 +176,7 @@ def preferences(design: Design, said: Iterable[Said]) -> Preferences:
     compared = []
     for one in said:
         if one.thing.gold is None:
-            systems = one.thing.body.get("systems")
-            if not isinstance(systems, list | tuple) or len(systems) != 2:
-                raise CrossmatchError(f"item {one.thing.key!r} does not name its two `systems`. Add them to the items.")
+            systems = one.thing.body["systems"]
             chosen = str(one.answer[design.main.name])
             compared.append((str(systems[0]), str(systems[1]), 1.0 if chosen == "list-0" else 0.0 if chosen == "list-1" else 0.5))
     return Preferences.of(compared)
@@ -180,7 +191,7 @@ class Instance:
     wins: tuple[bool, bool, bool, bool]
 
 
-def instances(said: Iterable[Said]) -> list[Instance]:
+def instances(design: Design, said: Iterable[Said]) -> list[Instance]:
     """The two-way choices of `bivlc-human` put together, for each person and each instance of which all four were made.
 
     An item tells its instance (`trial`) and which of the four questions it is (`query`: 0 and 1 the images, 2 and 3 the captions).
@@ -190,7 +201,7 @@ def instances(said: Iterable[Said]) -> list[Instance]:
     for one in said:
         if one.thing.gold is None and "query" in one.thing.body:
             query = int(one.thing.body["query"])
-            (value,) = one.answer.values()
+            value = one.answer[design.main_in(one.thing.block).name]
             right = int(str(value).rpartition("-")[2]) == query % 2
             found.setdefault((str(one.thing.body["trial"]), one.person), {})[query] = right
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from crossmatch.core.errors import WrongWords
 from crossmatch.study.design import Design, from_told
+from crossmatch.study.promise import ids_of
 from crossmatch.study.schema import claim, event, hit, item, person, slot, study
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
+
+ARTIFICIAL = re.compile(r"artificial(-[0-9a-f]{6})?-[0-9]{4,}")  # how artificial annotators are called, and nobody else
 
 
 @dataclass(frozen=True)
@@ -32,22 +36,15 @@ class Thing:
     @property
     def image_ids(self) -> tuple[str, ...]:
         """What its images are called in the data that it came from."""
-        return _named(self.body, "image_id", len(self.images))
+        return ids_of(self.body, "image_id", len(self.images))
 
     @property
     def caption_ids(self) -> tuple[str, ...]:
-        return _named(self.body, "caption_id", len(self.captions))
+        return ids_of(self.body, "caption_id", len(self.captions))
 
     @property
     def sizes(self) -> dict[str, int]:
         return {"images": len(self.images), "captions": len(self.captions)}
-
-
-def _named(body: Mapping[str, Any], key: str, n: int) -> tuple[str, ...]:
-    many = body.get(f"{key}s")
-    if isinstance(many, list | tuple) and len(many) == n:
-        return tuple(map(str, many))
-    return (str(body[key]),) if key in body and n == 1 else ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,19 @@ class Said:
     doubt: bool
     verdict: str | None
     orders: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def artificial(self) -> bool:
+        return is_artificial(self.person)
+
+
+def is_artificial(name: str) -> bool:
+    """Whether this is the name of an artificial annotator.
+
+    >>> is_artificial("artificial-0007"), is_artificial("artificial-3fa2c1-0001"), is_artificial("artificial flower")
+    (True, True, False)
+    """
+    return ARTIFICIAL.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

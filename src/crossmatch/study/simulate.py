@@ -3,6 +3,10 @@
 The service is started for it on a port of loopback that is free, as a process of its own, unless one that runs already is named.
 When everybody has done all that they may and something is left, more people join. What those who left unfinished still hold is
 free again when its lease has ended; the rehearsal does not wait for that, but sets the clock of its service ahead.
+
+A rehearsal is for a campaign of its own. Where real people are, artificial ones come only if `here` says so: then no clock is set
+ahead, and they stop before the lease of anybody real ends, so that they take nothing over from them. Exports leave their answers
+out, but the slots that they have filled are filled. By a link alone nobody can see who is there, so that it needs the same word.
 """
 
 from __future__ import annotations
@@ -29,15 +33,16 @@ from crossmatch.study import people as entries
 from crossmatch.study.annotators import Annotator, Habits, Key, Tally, work
 from crossmatch.study.client import Client, Failed
 from crossmatch.study.ideal import read_truth
-from crossmatch.study.said import Study, progress, studies, things
-from crossmatch.study.schema import person
+from crossmatch.study.said import Study, is_artificial, progress, studies, things
+from crossmatch.study.schema import person, slot
 from crossmatch.study.store import open_campaign
 from crossmatch.study.worlds import known_of
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
-NAME = "artificial"  # how the names of artificial annotators begin
+NAME = "artificial"  # how the names of artificial annotators begin, as `is_artificial` knows them
+MARGIN = 30.0  # seconds before the end of a real person's lease in which nobody artificial begins anything
 START = 60.0  # seconds for the service to come up
 ROUNDS = 50  # in which more people join, at most
 SERVER = (
@@ -75,6 +80,7 @@ def simulate(
     truth: Path | None = None,
     wait: float = 0.0,
     limit: float = 0.0,
+    here: bool = False,
     say: Callable[[str], object] = lambda said: None,
 ) -> list[Simulated]:
     """Let artificial annotators work through a study of a campaign, or through all of them.
@@ -82,19 +88,30 @@ def simulate(
     `where` is the campaign's folder, or the link of a study (http…/join/…), of which nothing is known, so that answers are drawn.
     `habits` are everybody's, or a list that people take in turn; accuracies differ by `spread` from person to person. `url` is a
     service that runs already, `truth` a csv (image, caption, grade) for data other than the embedded world. `wait` is how long a
-    second of work really takes, `limit` after how many seconds to stop.
+    second of work really takes, `limit` after how many seconds to stop. `here` allows it where real people are, or may be.
     """
     if people < 1:
         raise WrongWords(f"{people} people cannot work. Ask for one at least.")
     many = (habits,) if isinstance(habits, Habits) else tuple(habits)
     crowd = Crowd(people, many, spread, seed, wait, time.monotonic() + limit if limit else float("inf"), say)
     if isinstance(where, str) and where.startswith(("http://", "https://")):
+        if not here:
+            raise WrongWords(
+                "by a link nobody can see whether real people are there, whose HITs artificial ones would take. Name the "
+                "campaign's folder, or say --rehearse-here."
+            )
         return [crowd.visit(where)]
     campaign = open_campaign(Path(where))
     try:
         found = [one for one in studies(campaign) if one.name == study or (not study and one.open)]
         if not found:
             raise WrongWords(f"{where} has no study {study!r} that is open." if study else f"{where} has no open study.")
+        real = real_people(campaign)
+        if real and not here:
+            raise WrongWords(
+                f"{where} has {len(real)} real people, such as {real[0]!r}, and artificial ones would do their work. Rehearse in a "
+                "campaign of its own (crossmatch study new … -o OTHER), or say --rehearse-here."
+            )
         return [crowd.finish(campaign, one, url, truth) for one in found]
     finally:
         campaign.close()
@@ -172,9 +189,15 @@ class Crowd:
         for turn in range(ROUNDS):
             open_, held, before = _left(campaign, one)
             done = open_ + held == 0 or time.monotonic() >= self.until
-            if done or (stuck and (leapt or url or not held)):  # nobody can set the clock of a service that runs elsewhere
+            real = bool(real_people(campaign))
+            fixed = real or bool(url)  # nobody sets the clock ahead of real people, nor that of a service that runs elsewhere
+            if done or (stuck and (leapt or fixed or not held)):
                 break
-            leapt = turn > 0 and not url and (stuck or not open_)
+            until = _until(campaign, one) if real else float("inf")
+            if until <= 0:
+                self.say(f"{one.name}: a real person holds a HIT whose lease ends or has ended; artificial people leave it to them")
+                break
+            leapt = turn > 0 and not fixed and (stuck or not open_)
             if leapt:
                 ahead += 60 * one.design.recipe.lease_minutes + 1
                 self.say(f"{one.name}: {held:,} HITs are kept for people who left; the clock is set ahead until their leases end")
@@ -183,7 +206,8 @@ class Crowd:
             crowd = [self.person(known + joined + n, key) for n in range(self.size)]
             joined += len(crowd)
             with service(campaign.folder, url, ahead) as base:
-                total.add(self.work([(who, _comer(campaign, one, base, who)) for who in crowd], stays=turn > 0))
+                those = [(who, _comer(campaign, one, base, who)) for who in crowd]
+                total.add(replace(self, until=min(self.until, time.monotonic() + until)).work(those, stays=turn > 0))
             stuck = _left(campaign, one)[2] == before
         open_, held, _ = _left(campaign, one)
         with campaign.reading() as connection:
@@ -193,6 +217,22 @@ class Crowd:
                 f"{one.name}: {open_ + held:,} answers to HITs are missing. Let more people come, or look at the recipe's limits"
             )
         return _simulated(one.name, joined, total, begun, open_ + held, review)
+
+
+def real_people(campaign: Campaign) -> list[str]:
+    """The annotators of a campaign who are not artificial, whether they were invited or have come by themselves."""
+    with campaign.reading() as connection:
+        names = connection.execute(select(person.c.key).where(person.c.role == "annotator").order_by(person.c.id)).scalars()
+        return [name for name in names if not is_artificial(name)]
+
+
+def _until(campaign: Campaign, one: Study) -> float:
+    """Seconds in which no lease of a real person can end: neither one that is held, nor one that is claimed from now on."""
+    asked = select(person.c.key, slot.c.lease).join(slot, slot.c.person == person.c.id)
+    with campaign.reading() as connection:
+        held = connection.execute(asked.where(slot.c.study == one.id, slot.c.state == "held")).all()
+    ends = [row.lease - campaign.now() for row in held if not is_artificial(row.key)]
+    return min([60 * one.design.recipe.lease_minutes, *ends]) - MARGIN
 
 
 def key_of(campaign: Campaign, one: Study, truth: Path | None = None) -> Key:

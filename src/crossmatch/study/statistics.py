@@ -7,17 +7,20 @@ page shows one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sqlalchemy import Connection, func, select
 
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import Agreement, PairKappas, SideBias, cohen_pairs, fleiss, krippendorff, side_bias
+from crossmatch.metrics.coefficient import Agreement
+from crossmatch.metrics.cohen import PairKappas, cohen_pairs
+from crossmatch.metrics.raters import fleiss, krippendorff
+from crossmatch.metrics.sides import SideBias, side_bias
 from crossmatch.study import events
 from crossmatch.study.assign import VERDICTS
-from crossmatch.study.design import Question, Recipe
+from crossmatch.study.design import ONE, PLACE, Question, Recipe
 from crossmatch.study.schema import BUSY, FREE, slot
 from crossmatch.study.tally import NO, Asked, Size, Snapshot, Work, joined
 
@@ -175,6 +178,8 @@ def measured(seen: Snapshot, at: int) -> Measured:
     item, person, value = seen.said.item[rows], seen.person[rows], seen.said.value[rows]
     level, scale = level_of(asked)
     named = asked.question.kind != "slider"
+    if named and asked.shuffled:
+        value, asked = numbered_anew(item, value.astype(np.int64), seen.said.places[rows], asked)
     code = value.astype(np.int64) if named else value
     alpha = krippendorff(Answers(item, person, scale[code] if scale is not None else code), level)
     if not named or seen.design.recipe.people < 2:
@@ -189,6 +194,48 @@ def measured(seen: Snapshot, at: int) -> Measured:
         asked.question, level, len(value), _worded(alpha, asked) if scale is None else alpha,
         _worded(fleiss(said, seen.design.recipe.people), asked), pairs, "", left_out, *place_bias(seen, at),
     )  # fmt: skip
+
+
+def numbered_anew(item: IntArray, code: IntArray, places: IntArray, asked: Asked) -> tuple[IntArray, Asked]:
+    """Codes in which the things that one chooses among have other numbers for each item, drawn at random; and what they stand for.
+
+        image-n  ->  image-((n + h_i) mod k)        of k images; h_i is a hash of item i
+
+    Which image of an item is called `image-0` says nothing to those who see them in an order of their own, but it may say all to
+    those who wrote the items: in BISON and in BiVLC the first one is the right one. Then good people all answer `image-0`, a
+    coefficient takes that for a habit by which they would agree on any item, and comes out as 0 however well they agree. Numbered
+    anew, what is chosen is as often any of the k, which is how people who guess would choose, and agreement by chance is theirs:
+    two people who are right with probability a and choose among two have κ = (2a - 1)². Equal answers stay equal and others stay
+    others; options that are no things (`both`, `none`) keep their names, for a liking of these is a habit that people can have.
+    Where things stand in one order for all (not shuffled) a liking of a place is such a habit as well, and names are kept.
+
+    >>> asked = Asked(Question("which", "Which?", among="images"), ("image-0", "both"), shuffled=True)
+    >>> codes, again = numbered_anew(np.arange(6), np.array([0, 0, 0, 0, 0, 1]), np.full(6, 2), asked)
+    >>> [again.names[code] for code in codes]
+    ['image-1', 'image-0', 'image-1', 'image-0', 'image-1', 'both']
+    """
+    kinds, of = np.unique(np.stack([code, _hashed(item) % np.maximum(places, 1), places]), axis=1, return_inverse=True)
+    names = [_moved(asked.names[c], turn, k, asked.question) for c, turn, k in kinds.T.tolist()]
+    known = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    return np.array([known[name] for name in names], dtype=np.int64)[of.ravel()], replace(asked, names=tuple(known))
+
+
+def _moved(name: str, turn: int, k: int, question: Question) -> str:
+    """The name of an answer, or of several, with the things in it so many numbers further."""
+    own = {option.value for option in question.options}
+    parts = [
+        part if part in own or not PLACE.fullmatch(part) else f"{ONE[question.among]}-{(int(part.rpartition('-')[2]) + turn) % k}"
+        for part in ([name] if question.kind == "choice" else name.split(", "))
+    ]
+    return ", ".join(sorted(parts) if len(parts) > 1 else parts)
+
+
+def _hashed(numbers: IntArray) -> IntArray:
+    """Numbers mixed so that neighbours have nothing in common: splitmix64 (steele2014fast)."""
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return ((x ^ (x >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
 
 
 def level_of(asked: Asked) -> tuple[str, FloatArray | None]:
@@ -211,7 +258,8 @@ def _busiest(said: Answers) -> tuple[Answers, int]:
 
 def _worded(found: Agreement, asked: Asked) -> Agreement:
     """The reason with the answer's name instead of its code."""
-    reason = re.sub(r"the value (\d+)", lambda code: f"“{asked.names[int(code[1])]}”", found.reason)
+    anew = f" ({asked.question.among} are numbered anew for each item)" * asked.shuffled
+    reason = re.sub(r"the value (\d+)", lambda code: f"“{asked.names[int(code[1])]}”{anew}", found.reason)
     return Agreement(found.value, found.low, found.high, found.items, found.people, found.observed, found.left_out, reason)
 
 

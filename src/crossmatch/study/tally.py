@@ -147,12 +147,7 @@ def joined(*columns: IntArray) -> IntArray:
 
 def main_questions(design: Design) -> tuple[Question, ...]:
     """The question whose answers count; where a block does not ask it, the first one that the block does ask."""
-    found = [design.main]
-    for block in design.shows.blocks:
-        asked = design.asked(block)
-        if design.main not in asked and asked and asked[0] not in found:
-            found.append(asked[0])
-    return tuple(found)
+    return tuple(dict.fromkeys((design.main, *map(design.main_in, design.shows.blocks))))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,15 @@
-"""Whether the tables say what the events say: everything is made again from the events, and compared."""
+"""Whether the tables say what the events say: everything is made again from the events, and compared.
+
+And whether people were shown what they were to be shown: a picture is named by the hash of its bytes, and its name is among the
+content that the first event of a study tells the hash of. Pictures that somebody put there under names of their own must be there,
+but nothing tells whether they were changed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,11 +21,13 @@ from crossmatch.study import events
 from crossmatch.study.assign import design_of
 from crossmatch.study.content import content_hash
 from crossmatch.study.people import sealed
+from crossmatch.study.pictures import SUFFIX, is_whole
 from crossmatch.study.schema import claim, exclusion, hit, hit_item, item, member, person, slot, study, taken
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
+HASHED = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 Place = tuple[int, int]  # a HIT, and the number of one of its slots
 
 
@@ -60,6 +68,7 @@ class Verified:
     events: int
     hash: str
     answers: int
+    pictures: int = 0
 
 
 def verify(campaign: Campaign) -> list[Verified]:
@@ -71,8 +80,8 @@ def verify(campaign: Campaign) -> list[Verified]:
 
 
 def verify_study(campaign: Campaign, study_id: int, name: str) -> Verified:
-    number, last = events.check_chain(campaign, study_id)
     with campaign.reading() as connection:
+        number, last = events.chain(connection, study_id)
         if events.body(connection, study_id, 1).get("content") != content_hash(connection, study_id):
             raise CrossmatchError(f"{name}: its questions, items or HITs are not those of its beginning. Compare with a copy.")
         told = _replay(connection, study_id, name)
@@ -86,8 +95,23 @@ def verify_study(campaign: Campaign, study_id: int, name: str) -> Verified:
         _require_names(campaign, connection, told, name)
         parts = _parts(connection, study_id)
         _compare(name, "items", _taken(told, parts), _seen_taken(connection, study_id))
+        shown = {file for row in connection.execute(select(item.c.images).where(item.c.study == study_id)) for file in row.images}
     _require_once(told, parts, name)
-    return Verified(name, number, last, sum(len(one.items) for one in told.claims.values() if one.counted))
+    _require_pictures(campaign, shown, name)
+    answers = sum(len(one.items) for one in told.claims.values() if one.counted)
+    return Verified(name, number, last, answers, len(shown))
+
+
+def _require_pictures(campaign: Campaign, shown: Iterable[str], name: str) -> None:
+    """Every picture is there, and those that are named by their bytes have them."""
+    for file in sorted(shown):
+        path = campaign.pictures / file
+        if not path.is_file():
+            raise CrossmatchError(f"{name}: the picture {file} is missing from {campaign.pictures}. Put a copy of it there.")
+        if HASHED.fullmatch(file) and not is_whole(path):
+            raise CrossmatchError(
+                f"{name}: the picture {file} is not the one that was stored under this name. Put a copy of it there."
+            )
 
 
 def _compare(name: str, what: str, told: Mapping[Any, Any], seen: Mapping[Any, Any]) -> None:

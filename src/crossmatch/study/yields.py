@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.core.whole import whole_file
 from crossmatch.metrics.preference import bradley_terry, bradley_terry_interval
 from crossmatch.study import results
 from crossmatch.study.design import Design
+from crossmatch.study.promise import caption_places, trial_captions
 from crossmatch.study.results import Decided
 from crossmatch.study.said import Said, Study, Thing
 from crossmatch.study.sheets import as_csv, as_jsonl
+
+if TYPE_CHECKING:
+    from crossmatch.core.collection import Collection
 
 Yield = tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]  # files, what is in them, and what to do next
 
@@ -28,8 +32,11 @@ class Heard:
     study: Study
     said: list[Said]
     decided: list[Decided]
-    folder: Path
+    folder: Path  # in which it is written
+    place: Path  # where that will stand
     pictures: Path
+    collection: Collection | None = None  # that the items came from
+    links: bool = True  # whether its links stand where people gave no grade
     taken: dict[str, str] = field(default_factory=dict)  # the file that each name in images/ is a copy of
 
     @property
@@ -51,21 +58,44 @@ class Heard:
 
 
 def _judgements(heard: Heard) -> Yield:
-    """Graded pairs; which file depends on what the pairs are of."""
+    """Graded pairs; which file depends on what the pairs are of.
+
+    Pairs that nobody asked about are unjudged, and count as irrelevant. If the links of the collection were among them, a model
+    that finds the caption written for an image would be called wrong for it. So links stand, with the best grade, where people
+    gave none; `by` tells them apart, and where people were asked, their word counts, also against a link.
+    """
     kept = [one for one in heard.decided if one.grade is not None]
     if not kept:
         raise CrossmatchError("people were level on every item, so that nothing has a grade. Ask more of them.")
     name, heads, ids = PAIRS.get((len(kept[0].thing.images), len(kept[0].thing.captions)), PAIRS[1, 1])
-    lacking = next((one.thing.key for one in kept if not all(ids(one))), None)
-    if lacking is not None:
-        raise CrossmatchError(
-            f"item {lacking!r} has no ids of what it shows, so that its grade belongs to nothing. Add them to the items."
-        )
-    rows = [(*ids(one), _short(one.grade), _short(one.deviation), one.answers, heard.study.name) for one in kept]
+    rows = [(*ids(one), _short(one.grade), _short(one.deviation), one.answers, heard.study.name, "people") for one in kept]
     level = len(heard.decided) - len(kept)
-    told = (f"{len(kept):,} pairs graded" + (f", {level:,} left out because people were level" if level else ""),)
-    then = f"crossmatch run -m MODEL -t {quote(f'collection:{heard.folder}{_threshold(heard.study.design)}')}"
-    return {name: as_csv((*heads, "grade", "deviation", "answers", "source"), rows)}, told, (then,)
+    told = [f"{len(kept):,} pairs graded" + (f", {level:,} left out because people were level" if level else "")]
+    then: tuple[str, ...] = ()
+    if heard.collection is None:
+        told.append("no collection was named (--data), so that the grades stand alone, without the images and captions")
+    else:
+        then = (f"crossmatch run -m MODEL -t {quote(f'collection:{heard.place}{_threshold(heard.study.design)}')}",)
+        if name == PAIRS[1, 1][0] and heard.links:
+            more = _linked(heard.collection, {row[:2] for row in rows}, _short(_best(heard.study.design)), heard.study.name)
+            rows += more
+            told.append(
+                f"{len(more):,} links of the collection stand as positives where people gave no grade (--no-links: they do not)"
+            )
+    return {name: as_csv((*heads, "grade", "deviation", "answers", "source", "by"), rows)}, tuple(told), then
+
+
+def _linked(collection: Collection, graded: Container[tuple[object, ...]], best: str, source: str) -> list[tuple[object, ...]]:
+    images, captions = collection.image_ids.tolist(), collection.caption_ids.tolist()
+    pairs = ((str(images[i]), str(captions[c])) for i, c in collection.links.tolist())
+    return [(*pair, best, "", 0, source, "links") for pair in pairs if pair not in graded]
+
+
+def _best(design: Design) -> float:
+    """The best grade that can be given."""
+    if design.main.kind == "slider":
+        return design.main.high
+    return max(option.grade for option in design.main.options if option.grade is not None)
 
 
 def _threshold(design: Design) -> str:
@@ -108,7 +138,7 @@ def _short(number: float | None) -> str:
 
 def _trials(heard: Heard) -> Yield:
     """Accepted forced choices, and for people's own performance the outcome of every one."""
-    solved = results.instances(heard.said)
+    solved = results.instances(heard.study.design, heard.said)
     if solved:
         return _performance(heard, solved)
     wanted = heard.study.design.result.wanted
@@ -119,7 +149,7 @@ def _trials(heard: Heard) -> Yield:
     told = (f"{len(rows):,} trials accepted, {refused:,} refused" + (f", {level:,} undecided" if level else ""),)
     if not rows:
         return {"trials.jsonl": ""}, told, ()
-    file = quote(str(heard.folder / "trials.jsonl"))
+    file = quote(str(heard.place / "trials.jsonl"))
     data = f" --data {quote(str(heard.study.origin['data']))}" if heard.study.origin.get("data") else ""
     verify = f"crossmatch study new bison-verify --items {file}{data} --excludes {heard.study.name} -o CAMPAIGN"
     then = [verify] * (heard.study.design.name == "bison-select") + [f"crossmatch run -m MODEL -t trials:{file}"]
@@ -127,19 +157,28 @@ def _trials(heard: Heard) -> Yield:
 
 
 def _trial(heard: Heard, one: Decided) -> dict[str, Any]:
-    """One caption and two images, the first of which is right; or, where the item tells of a whole trial, that one.
+    """One caption and two images, the first of which is right; or an image and captions, the first of which is.
 
-    `trial_of` has two captions, the item's own and another, for its two images.
+    Where the item tells of a whole trial it is that one: `trial_of` has two captions, the item's own and another, for its two
+    images in their order.
     """
-    side, _, place = str(one.value).rpartition("-")
-    captions = [one.thing.captions[int(place) if side == "caption" else 0]]
-    whole = one.thing.body.get("trial_of")
-    if isinstance(whole, Mapping) and len(whole.get("captions", ())) == len(one.thing.images):
-        captions = list(whole["captions"])
-    images = [heard.picture(one.thing, n) for n in range(len(one.thing.images))]
-    category = one.thing.body.get("category") or (whole.get("category") if isinstance(whole, Mapping) else "")
-    more = {"image_ids": list(one.thing.image_ids), "category": category}
-    return {"id": one.thing.key, "images": images, "captions": captions} | {key: value for key, value in more.items() if value}
+    value, thing = str(one.value), one.thing
+    whole = thing.body.get("trial_of")
+    whole = whole if isinstance(whole, Mapping) else {}
+    captions, order = trial_captions(thing, value), list(range(len(thing.images)))
+    if captions == tuple(whole.get("captions", ())):
+        caption_ids = list(map(str, whole.get("caption_ids", ())))
+    else:
+        caption_ids = [thing.caption_ids[n] for n in caption_places(thing, value)] if thing.caption_ids else []
+        side, _, place = value.rpartition("-")
+        order.sort(key=lambda n: side == "image" and n != int(place))
+    more = {
+        "image_ids": [thing.image_ids[n] for n in order] if thing.image_ids else [],
+        "caption_ids": caption_ids if len(caption_ids) == len(captions) else [],
+        "category": thing.body.get("category") or whole.get("category", ""),
+    }
+    told = {"id": thing.key, "images": [heard.picture(thing, n) for n in order], "captions": list(captions)}
+    return told | {key: value for key, value in more.items() if value}
 
 
 WINS = ("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1")
@@ -156,7 +195,7 @@ def _performance(heard: Heard, solved: list[results.Instance]) -> Yield:
     i2t, t2i = (sum(all(one.wins[k : k + 2]) for one in solved) / len(solved) for k in (0, 2))
     group = sum(all(one.wins) for one in solved) / len(solved)
     told = (f"{len(solved):,} instances solved: I2T {100 * i2t:.1f}, T2I {100 * t2i:.1f}, Group {100 * group:.1f} %",)
-    people, trials = (heard.folder / name for name in ("people.csv", "trials.jsonl"))
+    people, trials = (heard.place / name for name in ("people.csv", "trials.jsonl"))
     files = {
         people.name: as_csv(("trial_id", *WINS), [(name, *one.wins) for name, one in zip(names, solved, strict=True)]),
         trials.name: as_jsonl({"id": name, **whole[one.name]} for name, one in zip(names, solved, strict=True)),
@@ -171,12 +210,12 @@ def _instances(heard: Heard) -> dict[str, dict[str, Any]]:
     for thing in {s.thing.id: s.thing for s in heard.said if "trial" in s.thing.body}.values():
         told = out.setdefault(str(thing.body["trial"]), {})
         if len(thing.images) == 2:
-            told["images"] = [heard.picture(thing, n) for n in range(2)]
+            told |= {"images": [heard.picture(thing, n) for n in range(2)], "image_ids": list(thing.image_ids)}
         else:
-            told["captions"] = list(thing.captions)
+            told |= {"captions": list(thing.captions), "caption_ids": list(thing.caption_ids)}
         if thing.body.get("category"):
             told["category"] = thing.body["category"]
-    return out
+    return {name: {key: value for key, value in told.items() if value} for name, told in out.items()}
 
 
 def _ratings(heard: Heard) -> Yield:
@@ -184,12 +223,17 @@ def _ratings(heard: Heard) -> Yield:
     question = heard.study.design.main
     grade = {option.value: option.grade for option in question.options}
     rows = [
-        (_rated(s.thing), s.thing.captions[0], _short(grade.get(s.answer[question.name], s.answer[question.name])), s.person)
+        (_rated(s.thing), _at(s.thing.caption_ids, 0), s.thing.captions[0],
+         _short(grade.get(s.answer[question.name], s.answer[question.name])), s.person)
         for s in heard.said if s.thing.gold is None
     ]  # fmt: skip
-    file = quote(str(heard.folder / "ratings.csv"))
+    file = quote(str(heard.place / "ratings.csv"))
     then = (f"crossmatch captions agree --judgements {file} --references REFERENCES --metrics cider-d,spice",)
-    return {"ratings.csv": as_csv(("image_id", "caption", "rating", "person"), rows)}, (f"{len(rows):,} ratings",), then
+    return (
+        {"ratings.csv": as_csv(("image_id", "caption_id", "caption", "rating", "person"), rows)},
+        (f"{len(rows):,} ratings",),
+        then,
+    )
 
 
 def _rated(thing: Thing) -> str:
@@ -232,7 +276,7 @@ def _chosen(heard: Heard, one: Decided) -> dict[str, Any]:
             "images": [heard.picture(one.thing, int(place))],
             "image_ids": list(one.thing.image_ids[int(place) : int(place) + 1]),
         }
-    return {**told, "captions": list(one.thing.captions)}
+    return {**told, "captions": list(one.thing.captions), "caption_ids": list(one.thing.caption_ids)}
 
 
 YIELDS: dict[str, Callable[[Heard], Yield]] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crossmatch.core.declared import checked, nearest, shown, typed
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.errors import WrongWords
+from crossmatch.core.packaged import SUFFIX, assigned, called, names_in, read_declaration
 from crossmatch.train.objectives import USE_NEGATIVES
 
-SUFFIX = ".toml"
 TABLES = ("model", "features", "objective", "negatives", "train")
 DIORAMA = "diorama"
 LARGEST = 1000.0  # of a learning rate, a weight decay or an epsilon: far beyond what trains anything, and within float32
@@ -121,7 +120,7 @@ def recipes() -> dict[str, Recipe]:
 
 def names() -> list[str]:
     """The names of the packaged recipes, by alphabet."""
-    return sorted(file.name.removesuffix(SUFFIX) for file in _home().iterdir() if file.name.endswith(SUFFIX))
+    return names_in(_home())
 
 
 def is_recipe(name: str) -> bool:
@@ -141,7 +140,7 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
     ...
     crossmatch.core.errors.WrongWords: --set train.epoch=3: [train] has no key 'epoch'. Did you mean 'epochs'?
     """
-    where, table = _read(str(name))
+    where, table = str(name), _read(str(name))
     tables = {each: dict(table.get(each, {})) for each in TABLES}
     if data == DIORAMA:
         special = table.get(DIORAMA, {})
@@ -150,7 +149,6 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
     for word in overrides:
         _override(tables, word)
     told = {key: value for key, value in table.items() if key not in (*TABLES, DIORAMA)}
-    called = Path(str(name)).name.removesuffix(SUFFIX)
     held: dict[str, Any] = {
         each: SETTINGS[each](**checked(table, SETTINGS[each], f"{where}: [{each}]")) if each in SETTINGS else table
         for each, table in tables.items()
@@ -161,33 +159,18 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
             f"{where} has hard negatives, but its objective {aim!r} makes no use of them. Set negatives.kind=none, or "
             f"objective.name={USE_NEGATIVES[0]}"
         )
-    return Recipe(called, **told, **held)
+    return Recipe(called(name), **told, **held)
 
 
 def _home() -> Traversable:
     return files("crossmatch.train") / "recipes"
 
 
-def _read(name: str) -> tuple[str, dict[str, Any]]:
-    """The file of a recipe as tables, and how to call it in an error."""
-    if name in names():
-        where, raw = name, (_home() / f"{name}{SUFFIX}").read_bytes()
-    elif name.endswith(SUFFIX):
-        try:
-            where, raw = name, Path(name).expanduser().read_bytes()
-        except OSError as error:
-            raise WrongWords(f"the recipe {name} cannot be read ({error.strerror or error}). Check the path.") from None
-    else:
-        raise WrongWords(
-            f"there is no recipe {name!r}. {nearest(name, names())} `crossmatch train --list` lists them all; a recipe of your own "
-            "is a file that ends in .toml."
-        )
-    try:
-        table = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CrossmatchError(f"the recipe {where} is not TOML ({error}). Mend that line.") from None
-    _require_shape(table, where)
-    return where, table
+def _read(name: str) -> dict[str, Any]:
+    """The file of a recipe as tables."""
+    table = read_declaration(name, _home(), "recipe", "crossmatch train --list")
+    _require_shape(table, name)
+    return table
 
 
 def _require_shape(table: dict[str, Any], where: str) -> None:
@@ -211,15 +194,12 @@ def _require_shape(table: dict[str, Any], where: str) -> None:
 
 def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
     """Put `train.epochs=3` in its place."""
-    key, equals, text = word.partition("=")
-    table, dot, name = key.strip().partition(".")
-    if not equals or not dot or not name or table not in tables:
+    given = assigned(word)
+    if given is None or given[0] not in tables:
+        table = word.partition("=")[0].strip().partition(".")[0]
         hint = "" if table in tables else f" {nearest(table, TABLES)}"
         raise WrongWords(f"--set {word}: TABLE.KEY=VALUE was expected, as in --set train.epochs=3.{hint}")
-    try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()  # a word needs no quotes
+    table, name, value = given
     if table in SETTINGS:
         value = checked({name: value}, SETTINGS[table], f"--set {word}: [{table}]")[name]
     elif name in tables[table]:

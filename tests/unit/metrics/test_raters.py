@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from itertools import product
-from math import factorial, isfinite, prod
+from math import isfinite
 
 import numpy as np
 import pytest
@@ -19,7 +18,8 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.metrics import raters
 from crossmatch.metrics.answers import Answers, Kinds
-from crossmatch.metrics.raters import LEVELS, cohen, cohen_pairs, fleiss, krippendorff, mean_kappa, side_bias
+from crossmatch.metrics.cohen import cohen, cohen_pairs, mean_kappa
+from crossmatch.metrics.raters import LEVELS, fleiss, krippendorff
 
 MISSING = -1
 
@@ -423,8 +423,6 @@ def test_fleiss_does_not_choose_items_unasked():
         (lambda: fleiss(Answers.of([]), answers=1), "agreement needs 2"),
         (lambda: fleiss(Answers.of([]), samples=1), "at least 2"),
         (lambda: krippendorff(Answers.of([]), samples=0), "at least 2"),
-        (lambda: side_bias(3), "two places or more"),
-        (lambda: side_bias(3, -1), "counts were expected"),
     ],
 )
 def test_what_cannot_be_used_is_refused(call, says):
@@ -452,52 +450,3 @@ def test_answers_are_copied_and_cannot_be_written():
     with pytest.raises(ValueError, match="read-only"):
         said.value[0] = 9
     assert Answers.of([(1, 1, True), (1, 2, False)]).value.dtype == np.int64
-
-
-# Places
-
-
-@pytest.mark.parametrize(("left", "right"), [(0, 1), (5, 5), (60, 40), (3, 17), (700, 600)])
-def test_two_places_are_the_exact_binomial_test(left, right):
-    found, slow = side_bias(left, right), stats.binomtest(left, left + right)
-    assert found.p == pytest.approx(slow.pvalue, rel=1e-9)
-    assert found.choices == left + right
-    assert [s.value for s in found.shares] == [left / (left + right), right / (left + right)]
-    if left + right > 1:
-        wilson = slow.proportion_ci(method="wilson")
-        assert (found.shares[0].low, found.shares[0].high) == pytest.approx((wilson.low, wilson.high), abs=1e-12)
-
-
-@pytest.mark.parametrize("chosen", [(2, 1, 1), (4, 0, 0), (0, 0, 5), (1, 2, 0, 3)])
-def test_more_places_are_all_ways_to_choose(chosen):
-    n, k = sum(chosen), len(chosen)
-    slow = sum(
-        factorial(n) / prod(factorial(x) for x in way) / k**n
-        for way in product(range(n + 1), repeat=k)
-        if sum(way) == n and sum(x * x for x in way) >= sum(x * x for x in chosen)
-    )
-    found = side_bias(*chosen)
-    assert (found.p, found.test) == (pytest.approx(slow), "exact multinomial test")
-
-
-def test_many_choices_of_more_places_are_the_chi_square_test():
-    found = side_bias(300, 340, 310, 290)
-    assert found.test == "χ² test"
-    assert found.p == pytest.approx(stats.chisquare([300, 340, 310, 290]).pvalue)
-    assert side_bias(10_000, 0, 0).p > 0  # no p from a tail is told smaller than 1e-6
-    near = side_bias(60, 80, 70)  # counted one by one
-    assert near.test == "exact multinomial test"
-    assert near.p == pytest.approx(stats.chisquare([60, 80, 70]).pvalue, abs=0.01)
-
-
-def test_nothing_chosen_is_no_bias_and_no_evenness():
-    found = side_bias(0, 0)
-    assert (found.p, found.shares, found.reason) == (None, (), "nothing was chosen yet.")
-
-
-def test_even_choices_are_called_uneven_no_more_often_than_they_may():
-    rng = np.random.default_rng(8)
-    for places in (2, 3):
-        p = [side_bias(*rng.multinomial(40, np.full(places, 1 / places))).p for _ in range(400)]
-        assert np.mean(np.array(p) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-        assert np.mean(np.array(p) < 0.05) > 0.01  # and the test can tell something

@@ -1,7 +1,10 @@
 """A campaign on SQLite and on PostgreSQL, with a clock of its own."""
 
 import pytest
+from PIL import Image
 
+from crossmatch.core.collection import Collection
+from study_exports import COLOURS
 from study_lab import Clock, careless, database_of, new_campaign
 
 DATABASES = ("sqlite", "postgresql")
@@ -25,3 +28,18 @@ def small(tmp_path, clock):
     with new_campaign(tmp_path / "campaign", "", clock) as made:
         careless(made)
         yield made
+
+
+@pytest.fixture
+def painted(small):
+    """A campaign with four pictures in it."""
+    for name in COLOURS:
+        Image.new("RGB", (16, 16), name).save(small.pictures / f"{name}.jpg")
+    return small
+
+
+@pytest.fixture
+def colours():
+    """A collection of the same four pictures, a caption each."""
+    captions = {name: [f"A {name} square.", f"Something {name}."] for name in COLOURS}
+    return Collection.of(captions, lambda name: Image.new("RGB", (16, 16), name))

@@ -262,3 +262,26 @@ def test_a_design_is_frozen():
     with pytest.raises(AttributeError):
         load_design("sts").title = "other"
     assert isinstance(load_design("sts"), Design)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_preset_promises_nobody_money(name):
+    """What people are paid, if anything, is the owner's word; the page says it to them."""
+    recipe = load_design(name).recipe
+    assert (recipe.pay, recipe.fee) == (0, 0)
+    assert load_design(name, ["recipe.pay=1.4"]).recipe.pay == 1.4
+
+
+def test_words_that_belong_together_may_come_one_after_the_other():
+    held = load_design("eccv-hit", ["result.combine=dawid-skene", "recipe.people=3"])
+    assert (held.result.combine, held.recipe.people) == ("dawid-skene", 3)
+
+
+def test_a_model_of_who_errs_needs_two_people_for_each_item():
+    with pytest.raises(WrongWords, match=r"one answer does not tell who errs .* recipe.people=3; or take result.combine=majority"):
+        load_design("eccv-hit", ["result.combine=dawid-skene"])
+
+
+def test_what_counts_must_be_asked_of_every_item():
+    with pytest.raises(WrongWords, match=r"counts question 'reason', which is asked only after some answers to 'match'"):
+        load_design("eccv-hit", ["result.question=reason"])

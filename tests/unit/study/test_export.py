@@ -5,77 +5,19 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from crossmatch import evaluate
 from crossmatch.benchmarks import load_data
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.benchmarks.formats.caption_files import read_ratings
-from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import assign, people
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.design import load_design
+from crossmatch.study import assign
+from crossmatch.study.begin import NewItem
 from crossmatch.study.export import export
 from crossmatch.study.results import as_judgements, decide
-from crossmatch.study.said import counted, find_study
+from crossmatch.study.said import counted
 from crossmatch.study.sheets import safe
-
-COLOURS = ("red", "green", "blue", "white")
-
-
-@pytest.fixture
-def painted(small):
-    """A campaign with four pictures in it."""
-    for name in COLOURS:
-        Image.new("RGB", (16, 16), name).save(small.pictures / f"{name}.jpg")
-    return small
-
-
-@pytest.fixture
-def colours():
-    """A collection of the same four pictures, a caption each."""
-    captions = {name: [f"A {name} square.", f"Something {name}."] for name in COLOURS}
-    return Collection.of(captions, lambda name: Image.new("RGB", (16, 16), name))
-
-
-def begun(campaign, preset, items, *overrides, name=""):
-    create_study(campaign, load_design(preset, overrides), items, name=name)
-    return find_study(campaign, name or preset)
-
-
-def work(campaign, study, who, answer):
-    """A person does all that there is for them; `answer` is told the item as it is shown, and gives values by place."""
-    _, person = people.join(campaign, study.link, who)
-    people.agree(campaign, study.id, person.id)
-    done = []
-    while True:
-        try:
-            token = assign.claim_hit(campaign, study.id, person.id)
-        except assign.Nothing:
-            return done
-        with campaign.reading() as connection:
-            held = assign.load_hit(connection, token, person.id)
-        assign.submit(campaign, token, person.id, [answer(one) for one in held.items])
-        done.append(token)
-
-
-def picked(side, wanted):
-    """Choose the thing that is declared at this place, wherever it is shown."""
-    return lambda one: {one.questions[0].name: f"{side}-{one.orders[side + 's'].index(wanted)}"}
-
-
-def pair(image, caption, n=0, **more):
-    text = f"A {caption} square."
-    return NewItem(
-        f"{image}-{caption}-{n}", (f"{image}.jpg",), (text,), body={"image_id": image, "caption_id": f"{caption}#0"}, **more
-    )
-
-
-def rows_of(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
+from study_exports import COLOURS, begun, pair, picked, rows_of, two, work
 
 # -- judgements
 
@@ -93,12 +35,12 @@ def test_judgements_become_a_collection_that_run_uses(painted, colours, tmp_path
     )
     done = export(painted, study, tmp_path / "out", colours)
     rows = {(row["image_id"], row["caption_id"]): row for row in rows_of(tmp_path / "out" / "judgements.csv")}
-    assert len(rows) == 8
+    assert len([row for row in rows.values() if row["by"] == "people"]) == 8
     assert float(rows["red", "red#0"]["grade"]) == 1
     assert float(rows["blue", "red#0"]["grade"]) == 0.5  # one of two
     assert float(rows["blue", "red#0"]["deviation"]) == pytest.approx(np.std([0, 1], ddof=1))
     loaded = load_folder(tmp_path / "out", positive=0.5)
-    assert loaded.judgements["eccv-hit"].count == 4
+    assert loaded.judgements["eccv-hit"].count == 4 + 6  # six captions were not asked about
     assert loaded.collection.shape == colours.shape
     assert "+positive=0.5" in done.next[0]
 
@@ -149,7 +91,8 @@ def test_hits_with_wrong_gold_wait_for_a_reviewer(painted, colours, tmp_path):
     assert "count" in " ".join(export(painted, study, tmp_path / "pending", colours, pending=True).said)
     assign.review(painted, token, None, "approve")
     export(painted, study, tmp_path / "approved", colours)
-    assert len(rows_of(tmp_path / "approved" / "judgements.csv")) == 1  # the gold one is none
+    judged = rows_of(tmp_path / "approved" / "judgements.csv")
+    assert [row["image_id"] for row in judged if row["by"] == "people"] == ["blue"]  # the gold one is none
     assert rows_of(tmp_path / "approved" / "assignments.csv")[0]["AssignmentStatus"] == "Approved"
 
 
@@ -161,15 +104,6 @@ def test_items_without_ids_are_refused_by_name(painted, tmp_path):
 
 
 # -- trials
-
-
-def two(n, first="red", second="blue"):
-    return NewItem(
-        f"t{n}",
-        (f"{first}.jpg", f"{second}.jpg"),
-        (f"A {first} square.",),
-        body={"image_ids": [first, second], "category": "colour"},
-    )
 
 
 def test_a_trial_is_kept_only_if_both_choose_the_positive(painted, tmp_path):

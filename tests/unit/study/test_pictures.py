@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ from PIL import Image
 
 from crossmatch.benchmarks.formats.gathered import Pictures, Span, decoded
 from crossmatch.core.errors import CrossmatchError
+from crossmatch.study.begin import NewItem, create_study
+from crossmatch.study.design import load_design
 from crossmatch.study.pictures import LONGEST_SIDE, encoded, store_picture, store_pictures
+from crossmatch.study.verify import verify
 
 
 def a_picture(width=40, height=20, mode="RGB"):
@@ -143,3 +147,35 @@ def test_no_unfinished_file_is_left(inbox, tmp_path):
 
 def test_nothing_at_all_is_nothing(tmp_path):
     assert store_pictures(tmp_path, [], lambda _: a_picture()) == {}
+
+
+# -- on the disk, and as it was
+
+
+def test_pictures_wait_for_the_disk(tmp_path, monkeypatch):
+    waited = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    store_picture(tmp_path, "red", lambda name: Image.new("RGB", (8, 8), name))
+    assert len(waited) == 2  # the file, and its name in the folder
+
+
+def test_half_a_picture_is_written_anew(tmp_path):
+    name = store_picture(tmp_path, "red", lambda name: Image.new("RGB", (8, 8), name))
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[:100])
+    store_picture(tmp_path, "red", lambda name: Image.new("RGB", (8, 8), name))
+    assert (tmp_path / name).read_bytes() == whole
+
+
+def test_verifying_finds_pictures_that_are_missing_or_others(small):
+    file = store_picture(small.pictures, "red", lambda name: Image.new("RGB", (8, 8), name))
+    pair = NewItem("a", (file,), ("A red square.",))
+    create_study(small, load_design("sits"), [pair])
+    assert verify(small)[0].pictures == 1
+    held = (small.pictures / file).read_bytes()
+    (small.pictures / file).write_bytes(held + b"\0")
+    with pytest.raises(CrossmatchError, match="is not the one that was stored under this name"):
+        verify(small)
+    (small.pictures / file).unlink()
+    with pytest.raises(CrossmatchError, match="is missing from"):
+        verify(small)

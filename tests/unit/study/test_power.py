@@ -152,3 +152,8 @@ def test_every_rule_decides_every_item_or_none():
         said = rule(drawn, 3)
         assert said.shape == (40,)
         assert set(said.tolist()) <= {UNDECIDED, 0, 1, 2}
+
+
+def test_one_person_for_each_item_is_no_matter_for_a_model_of_who_errs():
+    found = power(0.8, people=(1, 2), items=50, campaigns=3)
+    assert [(one.people, one.rule) for one in found if one.rule == "dawid-skene"] == [(2, "dawid-skene")]

@@ -3,6 +3,7 @@
 import http.server
 import json
 import threading
+import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from sqlalchemy import update
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import assign, people
@@ -19,11 +21,12 @@ from crossmatch.study.design import load_design, presets
 from crossmatch.study.ideal import Seen, ideal
 from crossmatch.study.items import begin_study, read_items
 from crossmatch.study.said import counted, everything, find_study, progress
+from crossmatch.study.schema import slot
 from crossmatch.study.simulate import NAME, key_of, service, simulate
 from crossmatch.study.verify import verify
 from crossmatch.study.web.annotate import payload
 from crossmatch.study.worlds import known_of, world_items
-from study_lab import link_of
+from study_lab import link_of, new_campaign
 
 PERFECT = Habits(accuracy=1.0, noise=0.0)
 
@@ -217,7 +220,7 @@ def test_a_design_of_ones_own_gets_valid_answers(small, tmp_path):
         '[[questions]]\nname = "mood"\nkind = "several"\ntext = "?"\n'
         'options = [{value="sad", text="Sad"}, {value="mad", text="Mad"}]\n'
         '[[questions]]\nname = "how"\nkind = "slider"\ntext = "?"\nafter = "mood"\nwhen = ["mad"]\nlow = -1\nhigh = 1\n'
-        "[recipe]\nbatch = 30\n"
+        "[recipe]\nbatch = 30\n[result]\nyields = 'choices'\ncombine = 'majority'\n"
     )
     design = load_design(tmp_path / "mine.toml")
     (tmp_path / "items.csv").write_text("caption\n" + "".join(f"text {n}\n" for n in range(30)))
@@ -277,15 +280,65 @@ def test_people_with_a_past_come_by_invitation(small):
 def test_a_link_is_enough_where_nothing_is_known(small):
     made = begun(small, "bison-verify", "recipe.batch=3", "recipe.people=1", n=6)
     with service(small.folder) as base:
-        (found,) = simulate(f"{base}/join/{link_of(small, made)}", people=2)
+        with pytest.raises(WrongWords, match=r"by a link nobody can see whether real people are there.* say --rehearse-here"):
+            simulate(f"{base}/join/{link_of(small, made)}", people=2)
+        (found,) = simulate(f"{base}/join/{link_of(small, made)}", people=2, here=True)
         again = simulate(small.folder, url=base, people=2)
     assert (found.study, found.errors, found.answers, found.accuracy, found.left) == ("bison-verify", 0, 6, None, None)
     assert (again[0].left, again[0].people) == (0, 0)
 
 
+# Where real people are
+
+
+def test_a_campaign_with_real_people_is_not_rehearsed_in_unless_told_so(small):
+    made = begun(small, "sts", "recipe.people=1", n=2)
+    people.invite(small, "anna")
+    with pytest.raises(WrongWords, match=r"has 1 real people, such as 'anna'.* Rehearse in a campaign of its own"):
+        simulate(small.folder, people=2)
+    with small.reading() as connection:
+        assert not list(everything(connection, made))
+
+
+@pytest.fixture
+def today(tmp_path):
+    """A campaign whose clock is that of the service that `simulate` starts."""
+    with new_campaign(tmp_path / "today", "", time.time) as campaign:
+        yield campaign
+
+
+def test_what_a_real_person_holds_stays_theirs(today):
+    """Also when everybody artificial has nothing else to do, for whom the clock would be set ahead."""
+    made = begun(today, "sts", "recipe.people=1", "recipe.lease_minutes=30", n=3)
+    _, anna = people.join(today, link_of(today, made), "anna")
+    people.agree(today, made, anna.id)
+    mine = assign.claim_hit(today, made, anna.id)
+    (found,) = simulate(today.folder, people=2, habits=PERFECT, here=True)
+    assert (found.left, found.answers) == (1, 2)
+    with today.reading() as connection:
+        assert progress(connection, made).held == 1
+    assert assign.claim_hit(today, made, anna.id) == mine
+    assign.submit(today, mine, anna.id, [{"similarity": 1.0}])
+    verify(today)
+
+
+def test_a_lease_that_has_ended_is_still_left_to_a_real_person(today):
+    made = begun(today, "sts", "recipe.people=1", n=3)
+    _, anna = people.join(today, link_of(today, made), "anna")
+    people.agree(today, made, anna.id)
+    assign.claim_hit(today, made, anna.id)
+    with today.writing() as connection:
+        connection.execute(update(slot).where(slot.c.person == anna.id).values(lease=time.time() - 1))
+    told = []
+    (found,) = simulate(today.folder, people=2, here=True, say=told.append)
+    assert (found.left, found.answers) == (3, 0)
+    assert "artificial people leave it to them" in told[0]
+
+
 def test_words_that_cannot_be_meant_are_refused(small):
     begun(small, "sts", n=2)
-    for where, more in ((small.folder, {"people": 0}), (small.folder, {"study": "none"}), ("http://127.0.0.1:1/nowhere", {})):
+    nowhere = ("http://127.0.0.1:1/nowhere", {"here": True})
+    for where, more in ((small.folder, {"people": 0}), (small.folder, {"study": "none"}), nowhere):
         with pytest.raises(WrongWords):
             simulate(where, **more)
 

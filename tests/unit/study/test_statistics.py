@@ -4,19 +4,21 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sqlalchemy import select
 
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import fleiss, krippendorff, side_bias
+from crossmatch.metrics.raters import fleiss, krippendorff
+from crossmatch.metrics.sides import side_bias
 from crossmatch.study import assign, statistics, tally
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
 from crossmatch.study.schema import claim, event, hit, hit_item, item, slot
-from crossmatch.study.statistics import Left, complete_items, differing, measured, money, quartiles, slots, time_left
-from crossmatch.study.tally import Tally
+from crossmatch.study.statistics import Left, complete_items, differing, measured, money, numbered_anew, quartiles, slots, time_left
+from crossmatch.study.tally import Asked, Tally
 from crossmatch.study.workers import Worker, conspicuous, workers
 from study_lab import Clock, a_study, answers_to, careless, hit_of, new_campaign, someone, work
 
@@ -351,6 +353,66 @@ def test_agreement_is_of_answers_that_stand_and_are_not_gold(past):
     )
     assert found.bias == ()
     assert "same order on every page" in found.no_bias
+
+
+# -- agreement where the declared order carries the truth
+
+
+def crowd_of(campaign, preset, items, accuracy, seed=0):
+    """Two people who choose what is right (declared first) with this probability, else one of the other things."""
+    files, sides = {"bison-verify": (2, "images"), "bivlc-choose": (4, "images"), "bivlc-ambiguity": (2, "images")}[preset]
+    made = [NewItem(f"{preset}-{n}", ("a.jpg",) * files, ("caption",)) for n in range(items)]
+    design = load_design(preset, ["recipe.people=2", f"recipe.batch={items}"])
+    study_id = create_study(campaign, design, made, seed="seed")
+    rng = np.random.default_rng(seed)
+    for name in ("anna", "bert"):
+        who = someone(campaign, study_id, f"{name} {preset}")
+        held = hit_of(campaign, assign.claim_hit(campaign, study_id, who))
+        given = []
+        for one in held.items:
+            declared = 0 if rng.random() < accuracy else 1 + rng.integers(files - 1)
+            given.append({one.questions[0].name: f"image-{one.orders[sides].index(declared)}"})
+        assign.submit(campaign, held.claim, who, given)
+    return measured(seen(campaign, study_id), 0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "accuracy", "kappa"),
+    [
+        ("bison-verify", 0.9, (2 * 0.9 - 1) ** 2),
+        ("bison-verify", 0.75, (2 * 0.75 - 1) ** 2),
+        ("bison-verify", 0.5, 0.0),  # who guess
+        ("bivlc-ambiguity", 0.9, (2 * 0.9 - 1) ** 2),
+        ("bivlc-choose", 0.7, (0.7**2 + 0.3**2 / 3 - 1 / 4) / (3 / 4)),  # one of four
+    ],
+)
+def test_kappa_is_known_where_the_first_of_all_items_is_the_right_one(small, preset, accuracy, kappa):
+    careless(small)
+    found = crowd_of(small, preset, 800, accuracy)
+    for told in (found.krippendorff, found.fleiss, found.cohen.mean):
+        assert told.value == pytest.approx(kappa, abs=4 * (told.high - told.low) / 4)  # four standard errors
+        assert abs(told.value - kappa) < 0.13
+
+
+def test_people_who_are_always_right_agree_entirely_and_not_by_chance(small):
+    found = crowd_of(small, "bison-verify", 60, 1.0)
+    assert (found.krippendorff.value, found.fleiss.value, found.cohen.mean.value) == (1.0, pytest.approx(1), pytest.approx(1))
+
+
+def test_numbering_anew_keeps_who_agrees_with_whom():
+    asked = Asked(load_design("bison-verify").main, ("image-0", "image-1", "both"), shuffled=True)
+    rng = np.random.default_rng(0)
+    item, code = np.repeat(np.arange(300), 3), rng.integers(0, 3, 900)
+    anew, told = numbered_anew(item, code, np.full(900, 2), asked)
+    names = np.array(told.names)[anew]
+    for n in range(300):
+        mine = item == n
+        assert (code[mine][:, None] == code[mine]).tolist() == (names[mine][:, None] == names[mine]).tolist()
+    assert ((names == "both") == (code == 2)).all()  # a liking for it is a habit
+    first = (names[code == 0] == "image-0").mean()
+    assert 0.4 < first < 0.6
+    several = replace(asked, question=replace(asked.question, kind="several"), names=("image-0, image-1, both",))
+    assert numbered_anew(np.array([0, 1]), np.zeros(2, np.int64), np.full(2, 2), several)[1].names == ("both, image-0, image-1",)
 
 
 def test_names_of_answers_stand_in_the_reason_instead_of_codes(small):
