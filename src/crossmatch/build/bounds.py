@@ -226,6 +226,7 @@ class State:
     judged: int
     means: Mapping[str, float]
     undecided: tuple[Two, ...]
+    gaps: Mapping[Two, tuple[float, float]]  # bounds of each difference; of one that is certain, when it became so
 
 
 def by_bounds(contest: Contest) -> tuple[IntArray, IntArray]:
@@ -271,7 +272,7 @@ def judged_until_certain(
     """
     contest, judged = Contest(question, tolerance, exhaustive), 0
     while True:
-        yield State(judged, contest.means, contest.undecided)
+        yield State(judged, contest.means, contest.undecided, {two: contest.gap(two) for two in contest.gaps})
         rows, columns = choose(contest) if contest.undecided or to_the_end else (np.zeros(0, np.int64),) * 2
         rows, columns = rows[:batch], columns[:batch]
         if not len(rows):

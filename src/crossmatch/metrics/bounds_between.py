@@ -30,11 +30,10 @@ from collections.abc import Callable
 import numpy as np
 
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.metrics.bounds import POSITIVE, UNJUDGED, Bounds, Labels, Placed, by_number, require_bounded, require_labels
+from crossmatch.metrics.bounds import BLOCK, POSITIVE, UNJUDGED, Bounds, Labels, Placed, by_number, require_bounded, require_labels
 from crossmatch.metrics.table import Metric
 
 EXHAUSTIVE = 6  # unjudged candidates of a query up to which all labellings are tried
-BLOCK = 1 << 21  # labels looked at together
 
 
 def difference(metric: Metric, a: Placed, b: Placed, label: Labels, exhaustive: int = EXHAUSTIVE) -> Bounds:
