@@ -11,7 +11,7 @@ judged is the true one, and when it is certain.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +20,18 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from crossmatch.build.bounds import Bounding, Contest, Question, State, by_bounds, by_depth, by_lot, judged_until_certain, posed
+from crossmatch.build.bounds import (
+    Bounding,
+    Choice,
+    Contest,
+    Question,
+    State,
+    by_bounds,
+    by_depth,
+    by_lot,
+    judged_until_certain,
+    posed,
+)
 from crossmatch.build.material import in_order, said_of
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.scores import Scores
@@ -39,9 +50,9 @@ METRICS = ("map@r", "hit@1")
 DEPTH = 10
 SUBSETS = 10  # sets of queries
 QUERIES = 200  # captions of each, drawn by lot
-BATCH = 200
+BATCH = {"map@r": 100, "hit@1": 25}
 TOLERANCE = 0.01  # a lead of a point
-ORDERS = {
+ORDERS: dict[str, Callable[[Question, int], Choice]] = {
     "bounds first": lambda question, seed: by_bounds,
     "top-k pooling": by_depth,
     "by lot": by_lot,
@@ -92,7 +103,9 @@ def courses(
         question = posed(held, linked, said, Bounding(name, "t2i", depth), drawn)
         true = Contest(posed(held, known, said, Bounding(name, "t2i", depth), drawn)).means
         for order, chooser in ORDERS.items():
-            states = judged_until_certain(question, lambda query, item: truth[item, query], chooser(question, seed), batch=BATCH)
+            states = judged_until_certain(
+                question, lambda query, item: truth[item, query], chooser(question, seed), batch=BATCH[name]
+            )
             found[order].append(Course(pool_of(question), tuple(states), true))
     return found
 
@@ -163,7 +176,7 @@ def panel(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Panel:
     def draw(figure: Any) -> None:
         grid = figure.subplots(len(found), 2, squeeze=False)
         for axes, (name, by_order) in zip(grid, found.items(), strict=True):
-            at = np.arange(0, max(course.pool for mine in by_order.values() for course in mine) + BATCH, BATCH)
+            at = np.arange(0, max(course.pool for mine in by_order.values() for course in mine) + BATCH[name], BATCH[name])
             for one, what, label in zip(
                 axes, ("tau", "undecided"), ("Kendall's tau with the truth", "undecided comparisons"), strict=True
             ):
@@ -193,7 +206,7 @@ def told(
     return "\n".join(
         [
             "### False-negative bounds: how many judgements settle the order of models",
-            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {BATCH} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs that can move the undecided comparisons most, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise. Means over the sets with 95 % intervals.\n",
+            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {' or '.join(map(str, BATCH.values()))} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs whose answers are expected to settle most of the undecided comparisons, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise. Means over the sets with 95 % intervals.\n",
             markdown(in_numbers(found)),
             f"\nUntil the order is right for good, bounds first need: {saved_until_right(found) or 'no set on which all end as the truth'}.\n",
             "![Judgements against the order of models](pictures/bounds.svg)",

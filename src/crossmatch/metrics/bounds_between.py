@@ -160,13 +160,15 @@ def _cut_block(a: Placed, b: Placed, label: Labels) -> FloatArray:
     only_a, only_b = only_a - both, only_b - both
     neither = count[:, None] - only_a - only_b - both
     x = np.arange(1, places + 1)
+    step = 1.0 / (x * (x + 1.0))
     out = np.full(len(label), -np.inf)
     counts = (sure_a, sure_b, only_a, only_b, both, neither)
     for m in range(int(count.max(initial=0)) + 1):
         at = count >= m
         r = (sure[at] + m)[:, None]
-        gap = _best_at_cuts(m, *(each[at] for each in counts))
-        share = np.where(x < r, 1.0 / (x * (x + 1.0)), np.where(x == r, 1.0 / x, 0.0))
+        last = int(r.max())  # no cut-off beyond it counts
+        gap = _best_at_cuts(m, *(each[at, :last] for each in counts))
+        share = np.where(x[:last] < r, step[:last], np.where(x[:last] == r, 1.0 / r, 0.0))
         out[at] = np.maximum(out[at], (share * gap).sum(axis=1) / r[:, 0])
     return out
 

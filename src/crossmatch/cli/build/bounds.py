@@ -51,12 +51,13 @@ def bounds_command(models: tuple[str, ...], data: str, output: Path, metric: str
 
 def _asked(data: str, direction: str, named: str | None, options: dict[str, str | None]) -> tuple[Collection, Judgements]:
     """A collection in the order of its ids, and its judgements."""
-    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks import benchmark_named
     from crossmatch.cli.generate import task_of
     from crossmatch.core.benchmark import Retrieval, in_order
     from crossmatch.core.judgements import Judgements
 
-    found = in_order(load_data(task_of(data), **{key: value for key, value in options.items() if value is not None}))
+    declared, chosen = benchmark_named(task_of(data), {key: value for key, value in options.items() if value is not None})
+    found = in_order(declared.loaded(**chosen))
     if not isinstance(found, Retrieval):
         raise WrongWords(f"{data} has no rankings. Name diorama, a retrieval task (see `crossmatch tasks`) or collection:FOLDER.")
     there = {name: said for name, said in found.judgements.items() if isinstance(said, Judgements) and direction in said.directions}
