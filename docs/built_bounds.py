@@ -186,7 +186,7 @@ def panel(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Panel:
                 one.set_ylim(*((None, 1.03) if what == "tau" else (0, None)))
         grid[0][1].legend(frameon=False)
 
-    return Panel("", "", 3.2 * len(found), draw)
+    return Panel("Judgements until the order of models is known", "means over the sets of queries", 3.2 * len(found), draw)
 
 
 def section(folder: Path) -> str:
@@ -206,7 +206,7 @@ def told(
     return "\n".join(
         [
             "### False-negative bounds: how many judgements settle the order of models",
-            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {' or '.join(map(str, BATCH.values()))} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs whose answers are expected to settle most of the undecided comparisons, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise. Means over the sets with 95 % intervals.\n",
+            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {' or '.join(map(str, BATCH.values()))} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs whose answers are expected to settle most of the undecided comparisons, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise (two models that are level by what was judged, one of them certain not to be behind, count as not right). Means over the sets with 95 % intervals.\n",
             markdown(in_numbers(found)),
             f"\nUntil the order is right for good, bounds first need: {saved_until_right(found) or 'no set on which all end as the truth'}.\n",
             "![Judgements against the order of models](pictures/bounds.svg)",

@@ -79,11 +79,11 @@ def _show(contest: Contest, told: dict[str, object], direction: str) -> None:
     asked, counts = contest.question, told["counts"]
     assert isinstance(counts, dict)
     label = asked.metric.label or asked.metric.name
-    click.echo(f"{direction} {label} over {counts['queries']:,} queries, {counts['unjudged']:,} pairs unjudged\n")
+    title = f"{direction} {label} over {counts['queries']:,} queries, {counts['unjudged']:,} pairs unjudged"
     means, within = contest.means, intervals(contest)
     ahead = sorted(means, key=lambda name: -means[name])
     rows = [(name, f"{100 * means[name]:.1f}", f"{100 * within[name][0]:.1f}", f"{100 * within[name][1]:.1f}") for name in ahead]
-    click.echo(as_text(Table("", (("model", "unjudged irrelevant", "lowest", "highest"),), tuple(rows), 1)))
+    click.echo(as_text(Table(title, (("model", "unjudged irrelevant", "lowest", "highest"),), tuple(rows), 1)))
     if len(ahead) > 1:
         click.echo(
             "\n" + as_text(Table("", (("difference", "now", "lowest", "highest", "", "pairs"),), _compared(contest, ahead), 1))
