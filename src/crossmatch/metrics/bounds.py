@@ -41,6 +41,7 @@ from crossmatch.metrics.table import Metric
 UNJUDGED, NEGATIVE, POSITIVE = -1, 0, 1
 Labels = NDArray[np.int8]  # queries x listed candidates: one of the three
 
+BLOCK = 1 << 20  # labels looked at together
 GROWING = ("hit", "precision", "mrr")  # never lower with a positive more
 BOUNDED = (*GROWING, "recall", "ndcg", "r-precision", "map")
 
@@ -102,10 +103,6 @@ class Placed:
                     f"for {metric.name}. Write deeper rankings, or ask for another metric."
                 )
         return np.asarray(metric.values(ranks), dtype=np.float64)
-
-    @property
-    def tied(self) -> bool:
-        return bool((self.size > 1).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,13 +211,13 @@ def moves(metric: Metric, placed: Placed, label: Labels) -> tuple[FloatArray, Fl
     """
     require_bounded(metric)
     label = require_labels(label)
-    unjudged = label == UNJUDGED
     alone, last = np.zeros(label.shape), np.zeros(label.shape)
     none, every = (placed.values(metric, positive) for positive in (label == POSITIVE, label != NEGATIVE))
-    number = np.where(unjudged, np.cumsum(unjudged, axis=1), 0)
-    for n in range(1, int(number.max(initial=0)) + 1):
-        at, column = np.nonzero(number == n)
-        there, one = placed.chosen(at), number[at] == n
+    rows, columns = np.nonzero(label == UNJUDGED)
+    step = max(1, BLOCK // label.shape[1])
+    for n in range(0, len(rows), step):
+        at, column = rows[n : n + step], columns[n : n + step]
+        there, one = placed.chosen(at), np.arange(label.shape[1]) == column[:, None]
         alone[at, column] = there.values(metric, (label[at] == POSITIVE) | one) - none[at]
         last[at, column] = every[at] - there.values(metric, (label[at] != NEGATIVE) & ~one)
     return alone, last

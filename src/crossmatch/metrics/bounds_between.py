@@ -30,11 +30,10 @@ from collections.abc import Callable
 import numpy as np
 
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.metrics.bounds import POSITIVE, UNJUDGED, Bounds, Labels, Placed, by_number, require_bounded, require_labels
+from crossmatch.metrics.bounds import BLOCK, POSITIVE, UNJUDGED, Bounds, Labels, Placed, by_number, require_bounded, require_labels
 from crossmatch.metrics.table import Metric
 
 EXHAUSTIVE = 6  # unjudged candidates of a query up to which all labellings are tried
-BLOCK = 1 << 21  # labels looked at together
 
 
 def difference(metric: Metric, a: Placed, b: Placed, label: Labels, exhaustive: int = EXHAUSTIVE) -> Bounds:
@@ -161,13 +160,15 @@ def _cut_block(a: Placed, b: Placed, label: Labels) -> FloatArray:
     only_a, only_b = only_a - both, only_b - both
     neither = count[:, None] - only_a - only_b - both
     x = np.arange(1, places + 1)
+    step = 1.0 / (x * (x + 1.0))
     out = np.full(len(label), -np.inf)
     counts = (sure_a, sure_b, only_a, only_b, both, neither)
     for m in range(int(count.max(initial=0)) + 1):
         at = count >= m
         r = (sure[at] + m)[:, None]
-        gap = _best_at_cuts(m, *(each[at] for each in counts))
-        share = np.where(x < r, 1.0 / (x * (x + 1.0)), np.where(x == r, 1.0 / x, 0.0))
+        last = int(r.max())  # no cut-off beyond it counts
+        gap = _best_at_cuts(m, *(each[at, :last] for each in counts))
+        share = np.where(x[:last] < r, step[:last], np.where(x[:last] == r, 1.0 / r, 0.0))
         out[at] = np.maximum(out[at], (share * gap).sum(axis=1) / r[:, 0])
     return out
 

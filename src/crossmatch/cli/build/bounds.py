@@ -51,12 +51,13 @@ def bounds_command(models: tuple[str, ...], data: str, output: Path, metric: str
 
 def _asked(data: str, direction: str, named: str | None, options: dict[str, str | None]) -> tuple[Collection, Judgements]:
     """A collection in the order of its ids, and its judgements."""
-    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks import benchmark_named
     from crossmatch.cli.generate import task_of
     from crossmatch.core.benchmark import Retrieval, in_order
     from crossmatch.core.judgements import Judgements
 
-    found = in_order(load_data(task_of(data), **{key: value for key, value in options.items() if value is not None}))
+    declared, chosen = benchmark_named(task_of(data), {key: value for key, value in options.items() if value is not None})
+    found = in_order(declared.loaded(**chosen))
     if not isinstance(found, Retrieval):
         raise WrongWords(f"{data} has no rankings. Name diorama, a retrieval task (see `crossmatch tasks`) or collection:FOLDER.")
     there = {name: said for name, said in found.judgements.items() if isinstance(said, Judgements) and direction in said.directions}
@@ -78,11 +79,11 @@ def _show(contest: Contest, told: dict[str, object], direction: str) -> None:
     asked, counts = contest.question, told["counts"]
     assert isinstance(counts, dict)
     label = asked.metric.label or asked.metric.name
-    click.echo(f"{direction} {label} over {counts['queries']:,} queries, {counts['unjudged']:,} pairs unjudged\n")
+    title = f"{direction} {label} over {counts['queries']:,} queries, {counts['unjudged']:,} pairs unjudged"
     means, within = contest.means, intervals(contest)
     ahead = sorted(means, key=lambda name: -means[name])
     rows = [(name, f"{100 * means[name]:.1f}", f"{100 * within[name][0]:.1f}", f"{100 * within[name][1]:.1f}") for name in ahead]
-    click.echo(as_text(Table("", (("model", "unjudged irrelevant", "lowest", "highest"),), tuple(rows), 1)))
+    click.echo(as_text(Table(title, (("model", "unjudged irrelevant", "lowest", "highest"),), tuple(rows), 1)))
     if len(ahead) > 1:
         click.echo(
             "\n" + as_text(Table("", (("difference", "now", "lowest", "highest", "", "pairs"),), _compared(contest, ahead), 1))
