@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
+from crossmatch.cli.build.negatives import format_command, generate_command, negatives_command, refine_command
+from crossmatch.cli.build.steps import mine_command, pool_command, sample_group
+
 
 @click.group()
 def build() -> None:
     """Build a benchmark: mine, sample, write and refine hard negatives, generate, pool, merge, and say how far to trust it."""
+
+
+for command in (mine_command, sample_group, negatives_command, format_command, generate_command, refine_command, pool_command):
+    build.add_command(command)
