@@ -100,8 +100,8 @@ def room(folder: Path) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise CrossmatchError(
-            f"there is no room left on the disk of {folder}. What is written is kept: free some, and run the same command again; it "
-            "goes on where it stopped."
+            f"there is no room left on the disk of {folder}. What is written is kept: free some, and run the same command again; "
+            "it goes on where it stopped."
         ) from error
 
 

@@ -98,8 +98,8 @@ def _fill(made: Output, rows: Sequence[Row], by: Generator, number: int, seed: i
                 broken = broken + 1 if trouble.passing else 0
                 if broken >= GIVE_UP:
                     raise CrossmatchError(
-                        f"{by.name} broke at {GIVE_UP} images in a row ({trouble}). Mend that; {len(made.done):,} images are kept in "
-                        f"{made.folder}, and the step goes on from there."
+                        f"{by.name} broke at {GIVE_UP} images in a row ({trouble}). Mend that; {len(made.done):,} images are kept "
+                        f"in {made.folder}, and the step goes on from there."
                     ) from None
             drawn, lost = len(made.done), len(failures.settled) + len(failures.passing)
             show(drawn + lost, f"{drawn:,} drawn, {lost:,} failed")

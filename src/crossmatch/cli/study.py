@@ -55,7 +55,11 @@ def presets_command() -> None:
 @study.command("new")
 @click.argument("preset")
 @click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the campaign; a study is added to one that is there.")
-@click.option("--items", type=click.Path(path_type=Path), help="What is to be judged: jsonl, csv or tsv (docs/studies.md).")
+@click.option(
+    "--items",
+    type=click.Path(path_type=Path),
+    help="What is to be judged: jsonl, csv or tsv (docs/studies.md), or a folder of `build`.",
+)
 @click.option("--pool", type=click.Path(path_type=Path), help="Pairs of an image and a caption to be judged, gold ones among them.")
 @click.option("--data", default="", help="Where ids are looked up: collection:FOLDER, diorama, diorama:tiny; alone, items from it.")
 @click.option("--number", type=click.IntRange(1), help="Items, where they come from the embedded world.  [default: a few]")
@@ -83,6 +87,7 @@ def new_command(preset: str, output: Path, items: Path | None, pool: Path | None
     except ImportError as error:
         raise MissingDependency(error.name or "SQLAlchemy", "study") from None
     if items or pool:
+        items, pool = items and _rows_in(items), pool and _rows_in(pool)
         material = read_pool(pool, design, source_of(data)) if pool else read_items(items, design, source_of(data))  # type: ignore[arg-type]
     elif is_world(data):
         material = world_items(design, data, number or 0)
@@ -97,6 +102,16 @@ def new_command(preset: str, output: Path, items: Path | None, pool: Path | None
         f"{made.name}: {len(material.items):,} items in {far.hits:,} HITs, {far.slots:,} answers to HITs wanted · "
         f"crossmatch study serve {quote(str(output))}"
     )
+
+
+def _rows_in(path: Path) -> Path:
+    """The file itself, or the rows in the folder of a step of `build`, if it is finished."""
+    if not path.is_dir():
+        return path
+    from crossmatch.build.files import ROWS, hash_of
+
+    hash_of(path)  # says what is wrong with it
+    return path / ROWS
 
 
 @study.command("serve")
