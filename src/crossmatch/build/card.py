@@ -21,6 +21,7 @@ from typing import Any
 
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.benchmarks.formats.gathered import Pictures
+from crossmatch.benchmarks.formats.judged import FILES, Pairs
 from crossmatch.benchmarks.formats.table import DELIMITERS, read_table
 from crossmatch.benchmarks.formats.trials import Offer, pictures_of, read_offers
 from crossmatch.build.files import Asked, Output, Row, read_rows, written
@@ -39,6 +40,12 @@ STEP = "card"
 TRIALS = ("trials.jsonl", "trials.csv", "trials.tsv")
 LICENCES = ("licence", "license")
 NUMBERS = ("grade", "deviation")
+JUDGED = {
+    "grade": "0 is judged irrelevant; what is not listed is unjudged",
+    "source": "who judged",
+    "direction": "the query is the image (i2t) or the caption (t2i)",
+    "decided_by": "the source that had the last word",
+}
 
 
 @dataclass(frozen=True)
@@ -176,19 +183,22 @@ def _give_collection(folder: Path, held: Collection, known: Mapping[str, str], o
     }  # fmt: skip
     shards = [write_shard(output, "collection", "data", columns, about, _images(held, known))]
     counts = {"images": held.shape[0], "captions": held.shape[1], "links": len(held.links)}
-    judged = folder / "judgements.csv"
-    if judged.is_file():
-        rows = [row.cells for row in read_table(judged, (("image_id",), ("caption_id",), ("grade",)))]
-        kinds = {name: NUMBER if name in NUMBERS else TEXT for name in rows[0]}
-        told = {
-            "grade": "0 is judged irrelevant; what is not listed is unjudged", "decided_by": "the source that had the last word",
-            "direction": "the query is the image (i2t) or the caption (t2i)", "source": "who judged",
-        }  # fmt: skip
-        shards.append(write_shard(output, "judgements", "judgements", kinds, told, _graded(rows, kinds)))
-        pairs = {(row["image_id"], row["caption_id"]): float(row["grade"]) for row in rows}
-        counts |= {"judged pairs": len(pairs), "of them judged irrelevant": sum(grade == 0 for grade in pairs.values())}
-        shutil.copyfile(judged, output / "judgements.csv")
+    for stem, pairs in FILES.items():
+        path = next((path for end in DELIMITERS if (path := folder / f"{stem}{end}").is_file()), None)
+        if path is not None:
+            rows = [row.cells for row in read_table(path, (pairs.first, pairs.second, ("grade",)))]
+            kinds = {name: NUMBER if name in NUMBERS else TEXT for name in rows[0]}
+            shards.append(write_shard(output, stem, stem, kinds, JUDGED, _graded(rows, kinds)))
+            counts |= _judged(rows, pairs) if stem == "judgements" else {f"rows of {stem}": len(rows)}
+            shutil.copyfile(path, output / path.name)
     return Material("collection", tuple(shards), counts, known)
+
+
+def _judged(rows: Sequence[Mapping[str, str]], pairs: Pairs) -> dict[str, int]:
+    """Pairs, however many directions they are listed for."""
+    first, second = (next(name for name in names if name in rows[0]) for names in (pairs.first, pairs.second))
+    grades = {(row[first], row[second]): float(row["grade"]) for row in rows}
+    return {"judged pairs": len(grades), "of them judged irrelevant": sum(grade == 0 for grade in grades.values())}
 
 
 def _require_all(licences: Mapping[str, str], known: Mapping[str, str], images: int) -> None:

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crossmatch.benchmarks.formats.gathered import Pictures, Span
+from crossmatch.benchmarks.formats.gathered import Pictures
+from crossmatch.benchmarks.formats.images import is_image
 from crossmatch.build.files import Asked, Output, Row, hash_of, read_rows, written
 from crossmatch.build.material import collection_hash, in_order, pair_id
 from crossmatch.build.removed import Removed, removed, without
+from crossmatch.build.shards import png_of
 from crossmatch.build.verdicts import LINKS, POSITIVE, Pair, Said, Verdict, among, disagreements, links_of, named_apart, verdicts
 from crossmatch.core.collection import SIDES, Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -56,7 +58,7 @@ class Merged:
         """The verdicts as judgements, of both directions or of one of them."""
         pairs = [pair for pair in self.verdicts if not direction or self.asked(direction, pair)]
         graded = ((*pair, float(self.verdicts[pair].positive)) for pair in pairs)
-        return Judgements.from_ids(self.collection, SOURCE, graded)
+        return replace(Judgements.from_ids(self.collection, SOURCE, graded), only=direction)
 
     def asked(self, direction: str, pair: Pair) -> bool:
         """Whether the pair is of a query of this direction."""
@@ -270,13 +272,10 @@ def write_collection(folder: Path, collection: Collection) -> str:
 
 def _file(collection: Collection, name: str) -> tuple[bytes | None, str]:
     """A picture as bytes and the ending of its file's name; nothing where there is none."""
-    from io import BytesIO
-
-    if collection.open_image is None:
+    opener = collection.open_image
+    if opener is None:
         return None, ".jpg"
-    stored = collection.open_image.stored.get(name) if isinstance(collection.open_image, Pictures) else None
-    if isinstance(stored, Span) and not stored.member:
-        return stored.read(), stored.path.suffix
-    out = BytesIO()
-    opened(collection.open_image, name).convert("RGB").save(out, "PNG")
-    return out.getvalue(), ".png"
+    if isinstance(opener, Pictures):
+        stored = opener.stored[name]
+        return stored.read(), Path(stored.where).suffix if is_image(stored.where) else ".jpg"  # readers look at the content
+    return png_of(opened(opener, name)), ".png"

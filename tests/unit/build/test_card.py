@@ -136,13 +136,15 @@ def test_the_sheet_says_what_is_known(made: Path):
 def test_what_nobody_said_is_said_to_be_unknown(made: Path):
     (made / "bare" / "images").mkdir(parents=True)
     picture("x").save(made / "bare" / "images" / "x.png")
-    (made / "bare" / "captions.csv").write_text("image,caption\nx.png,A cat.\n")
+    (made / "bare" / "captions.csv").write_text("image,caption\nx.png,A cat.\nx.png,A pet.\n")
+    (made / "bare" / "judgements_t2t.csv").write_text("caption_id,other_caption_id,grade\nx.png#0,x.png#1,2.5\n")
     card(made / "bare", made / "card", Wording("bare"))
     text = (made / "card" / "README.md").read_text()
     assert "license" not in text.partition("# bare")[0]
     for line in ("no licence was stated", "Nobody has said yet", "No manifest was at hand", "Nothing is known about who made"):
         assert line in text
     assert loaded(made / "card", made / "cache").num_rows == 1
+    assert loaded(made / "card", made / "cache", "judgements_t2t")[0]["grade"] == 2.5
 
 
 def test_artificial_annotators_are_called_so(made: Path):
