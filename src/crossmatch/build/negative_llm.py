@@ -84,6 +84,19 @@ def written_negatives(
     return manifest(output_folder)
 
 
+def named_writer(endpoint: str, model: str, **patience: Any) -> Writer:
+    """Who writes negatives: a model of an endpoint, or, without one, a folder or a .gguf file on this machine."""
+    if not model:
+        raise WrongWords("--by llm needs a model: a folder or .gguf file, or with --endpoint the name of a model there.")
+    if endpoint:
+        from crossmatch.build.endpoint import Endpoint
+
+        return Endpoint(endpoint, model, **patience)
+    from crossmatch.models.hf.language_model import LanguageModel
+
+    return LanguageModel.load(model)
+
+
 def _fill(
     made: Output,
     collection: Collection,

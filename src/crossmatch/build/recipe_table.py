@@ -16,6 +16,7 @@ from crossmatch.build.generate import generate
 from crossmatch.build.generators import generator
 from crossmatch.build.merge import merge, write_collection
 from crossmatch.build.mine import mine
+from crossmatch.build.negative_llm import named_writer, written_negatives
 from crossmatch.build.negative_world import world_negatives
 from crossmatch.build.negatives import negatives
 from crossmatch.build.pool import pool
@@ -128,11 +129,8 @@ def _by_world(work: Work, folder: Path) -> object:
 
 
 def _by_llm(work: Work, folder: Path) -> object:
-    from crossmatch.build.endpoint import named_llm
-    from crossmatch.build.negative_llm import written_negatives
-
-    llm = named_llm(str(work.options.get("llm", "")), str(work.options.get("llm_name", "")))
-    return written_negatives(work.collection, folder, llm=llm, seed=work.seed, captions=work.options.get("captions", 0))
+    writer = named_writer(str(work.options.get("endpoint", "")), str(work.options.get("llm", "")))
+    return written_negatives(work.collection, writer, folder, seed=work.seed, captions=work.options.get("captions", 0))
 
 
 BY: Mapping[str, Callable[[Work, Path], object]] = {"rules": _by_rules, "diorama": _by_world, "llm": _by_llm}
@@ -154,7 +152,7 @@ def _generate(work: Work, source: str, number: int) -> None:
     generate(work.at(source), work.at("generate"), by=drawn_by, number=number, seed=work.seed)
 
 
-NEGATIVES = {"by": None, "llm": None, "llm_name": None, "captions": None}
+NEGATIVES = {"by": None, "llm": None, "endpoint": None, "captions": None}
 WRITTEN = (
     Stage("negatives", "hard negatives: one thing, quality or relation replaced, swapped or added", do=_negatives),
     Stage("format", "captions and negatives in one form", ("negatives",),

@@ -206,4 +206,7 @@ def next_words(recipe: Recipe, work: Work, found: list[Standing]) -> list[str]:
     if all(one.state == DONE for one in found):
         return [recipe.ends(work)]
     campaign = quote(str(work.folder / CAMPAIGN))
-    return [f"crossmatch study serve {campaign}", "then the same command again"]
+    return [
+        f"crossmatch study serve {campaign}",
+        "then the same command again (review what waits on the owner's page; close a study there to go on with the answers it has)",
+    ]

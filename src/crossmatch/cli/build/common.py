@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crossmatch.core.collection import Collection
     from crossmatch.core.skipped import Skipped
 
-DATA = click.option("--data", required=True, help="Images and captions: collection:FOLDER, diorama, or diorama:tiny.")
+DATA = click.option("--data", required=True, help="Images and captions: collection:FOLDER, diorama, diorama:tiny/train, coco-5k, …")
 OUTPUT = click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the step: rows.jsonl and manifest.json.")
 SEED = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of what is drawn by lot.")
 SKIP_BAD = click.option("--skip-bad", is_flag=True, help="Leave out pictures that do not open; skipped.jsonl lists them.")
@@ -26,11 +26,14 @@ SOURCE = click.argument("source", type=click.Path(path_type=Path, file_okay=Fals
 
 
 def collection(words: str) -> Collection:
-    """What `--data` names, in the same words as for `crossmatch study new`."""
+    """What `--data` names: in the words of `crossmatch study new` a folder or the embedded world, or the collection of a task."""
+    from crossmatch.benchmarks import benchmarks, load_data
+    from crossmatch.core.benchmark import Retrieval
     from crossmatch.study.sources import collection_of
 
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # of Pillow; such pictures are refused in our words
-    return collection_of(words)
+    found = load_data(words) if words.partition("+")[0] in benchmarks() else None
+    return found.collection if isinstance(found, Retrieval) else collection_of(words)
 
 
 def usable(held: Collection, skip_bad: bool) -> tuple[Collection, tuple[Skipped, ...]]:

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from crossmatch.cli.build.common import DATA, collection
 from crossmatch.cli.cache import cache_options
 from crossmatch.cli.folders import FOLDER
 
-if TYPE_CHECKING:
-    from crossmatch.core.collection import Collection
-
 FILE = click.Path(path_type=Path)
-DATA = click.option("--data", required=True, help="The collection: collection:FOLDER, diorama:SIZE, or a task such as coco-5k.")
-
-
-def _collection(words: str) -> Collection:
-    """What `--data WORDS` names: a folder, the embedded world, or the collection of a task."""
-    from crossmatch.benchmarks import benchmarks, load_data
-    from crossmatch.core.benchmark import Retrieval
-    from crossmatch.study.sources import collection_of
-
-    found = load_data(words) if words.partition("+")[0] in benchmarks() else None
-    return found.collection if isinstance(found, Retrieval) else collection_of(words)
 
 
 @click.command("merge")
@@ -55,13 +42,13 @@ def merge_command(data: str, output: Path, answers: tuple[Path, ...], ratings: t
     from crossmatch.build.verdicts import read_said
     from crossmatch.report.tables import as_text
 
-    held = _collection(data)
+    held = collection(data)
     sources = [read_said(path, held, "people", answers_positive) for path in answers]
     sources += [read_said(path, held, "ratings", ratings_positive) for path in ratings]
     lists = {key: read_ids(path) if path else [] for key, path in (("invalid", invalid), ("wrong", wrong), ("images", images))}
     told = merge(
         held, sources, output, how=Merging(rule, not no_links, not as_is), pool=pool,
-        against=_collection(against) if against else None, **lists,
+        against=collection(against) if against else None, **lists,
     )  # fmt: skip
     click.echo(as_text(_merge_table(told)))
     run = "" if held.open_image is not None else " (once the pictures are in its images/)"
@@ -111,7 +98,7 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
     from crossmatch.report.tables import as_text
 
     found, _ = bias(
-        pool, answers, output, metrics=metrics or ("hit@1",), collection=_collection(data) if data else None, candidates=models,
+        pool, answers, output, metrics=metrics or ("hit@1",), collection=collection(data) if data else None, candidates=models,
         samples=samples, seed=seed, cache=score_cache(cache, no_cache),
     )  # fmt: skip
     tables = bias_tables(found)

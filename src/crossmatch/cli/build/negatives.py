@@ -48,26 +48,13 @@ def negatives_command(data: str, output: Path, by: str, kinds: str, captions: in
 
             told = world_negatives(_world(data), output, **usual)
         elif by == "llm":
-            from crossmatch.build.negative_llm import written_negatives
+            from crossmatch.build.negative_llm import named_writer, written_negatives
 
-            writer = _writer(endpoint, model, key_from=key_from, timeout=timeout, attempts=attempts)
+            writer = named_writer(endpoint, model, key_from=key_from, timeout=timeout, attempts=attempts)
             told = written_negatives(collection(data), writer, output, at_once=at_once, template_folder=templates, **usual)
         else:
             told = negatives(collection(data), output, **usual)
     ended(output, told, f"crossmatch build format {quote(str(output))} -o FOLDER")
-
-
-def _writer(endpoint: str, model: str, **patience: Any) -> Any:
-    """Who writes negatives: an endpoint, or a model on this machine."""
-    if not model:
-        raise WrongWords("--by llm needs --model: a folder or .gguf file, or with --endpoint the name of a model there.")
-    if endpoint:
-        from crossmatch.build.endpoint import Endpoint
-
-        return Endpoint(endpoint, model, **patience)
-    from crossmatch.models.hf.language_model import LanguageModel
-
-    return LanguageModel.load(model)
 
 
 def _world(data: str) -> Any:
