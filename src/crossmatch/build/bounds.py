@@ -3,7 +3,7 @@
 Models retrieve, some of the pairs were judged, and a metric counts the rest as irrelevant. `metrics/bounds.py` says between which
 values it must lie whatever the rest is, and `metrics/bounds_between.py` the same for the difference of two models. If zero is
 within the bounds of a difference, the comparison is undecided, and unjudged pairs of its queries could swap the two. These are
-listed, those first whose answers are expected to settle most (`Contest.urgency`), ready for `build pool --first`:
+listed, those first that can move the undecided comparisons most, ready for `build pool --first`:
 
     {"id", "image_id", "caption_id", "caption", "direction", "metric",
      "moves": [{"models": [a, b], "by": …}, …]: how far this pair alone can move a - b, in points of the mean over the queries}
@@ -139,8 +139,6 @@ class Contest:
     question: Question
     tolerance: float = 0.0
     exhaustive: int = EXHAUSTIVE
-    answered: int = 0
-    matched: int = 0
     label: Labels = field(init=False)
     values: dict[str, FloatArray] = field(init=False)
     gaps: dict[Two, FloatArray] = field(init=False)  # 2 x queries: lowest and highest
@@ -159,7 +157,6 @@ class Contest:
     def answer(self, rows: IntArray, columns: IntArray, match: BoolArray) -> None:
         """Take what was said of some pairs."""
         self.label[rows, columns] = np.where(match, POSITIVE, NEGATIVE)
-        self.answered, self.matched = self.answered + len(rows), self.matched + int(np.sum(match))
         self._count(np.unique(rows))
 
     def _count(self, rows: IntArray) -> None:
@@ -196,31 +193,21 @@ class Contest:
         return np.asarray((self.label == UNJUDGED) & hangs[:, None], dtype=bool)
 
     def moves(self, two: Two) -> FloatArray:
-        """By how much a match at each unjudged pair alone changes a - b of its query: if no other matches, and if all others do."""
+        """How far each unjudged pair alone can move a comparison of its query."""
         rows = np.flatnonzero(self._stale)
         if len(rows):
             for name, placed in self.question.models.items():
                 self._moves[name][:, rows] = moves(self.question.metric, placed.chosen(rows), self.label[rows])
             self._stale[:] = False
-        a, b = two
-        return np.asarray(self._moves[a] - self._moves[b], dtype=np.float64)
-
-    def urgency(self, two: Two) -> FloatArray:
-        """How far an answer is expected to bring a comparison towards being certain for the model that is ahead.
-
-        A match that would speak against it helps by turning out to be none, one that would speak for it by turning out to be one.
-        """
-        ahead = np.sign(self.means[two[0]] - self.means[two[1]]) or 1.0
-        move = ahead * self.moves(two)
-        match = (1 + self.matched) / (2 + self.answered)  # Laplace: one in two, before anything is known
-        return np.asarray((1 - match) * (-move).max(axis=0, initial=0.0) + match * move.max(axis=0, initial=0.0), dtype=np.float64)
+        a, b = (self._moves[name] for name in two)
+        return np.asarray(np.abs(a - b).max(axis=0), dtype=np.float64)
 
     def first(self) -> tuple[IntArray, IntArray]:
-        """All pairs that may count, those first whose answers are expected to settle most of the undecided comparisons."""
+        """All pairs that may count, those first that can move the undecided comparisons most."""
         rows, columns = np.nonzero(self.hanging(*self.undecided))
         weight = np.zeros(len(rows))
         for two in self.undecided:
-            weight += self.urgency(two)[rows, columns]
+            weight += self.moves(two)[rows, columns]
         order = np.argsort(-weight, kind="stable")
         return rows[order], columns[order]
 
@@ -242,7 +229,7 @@ class State:
 
 
 def by_bounds(contest: Contest) -> tuple[IntArray, IntArray]:
-    """What is expected to settle most of the undecided comparisons: chosen anew after each batch."""
+    """What can move the undecided comparisons most: chosen anew after each batch."""
     return contest.first()
 
 
@@ -340,7 +327,7 @@ def judgements_hash(judged: Judgements) -> str:
 def listed_rows(contest: Contest, held: Collection, direction: str) -> Iterator[Row]:
     """The pairs that could change the order, the most urgent first."""
     asked, n = contest.question, len(contest.label)
-    found = {two: np.abs(contest.moves(two)).max(axis=0) for two in contest.undecided}
+    found = {two: contest.moves(two) for two in contest.undecided}
     for row, column in zip(*(each.tolist() for each in contest.first()), strict=True):
         at = {SIDES[direction][0]: int(asked.query[row]), SIDES[direction][1]: int(asked.item[row, column])}
         image, caption = str(held.image_ids[at["image"]]), str(held.caption_ids[at["caption"]])
