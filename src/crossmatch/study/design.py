@@ -179,12 +179,12 @@ def from_told(told: Mapping[str, Any]) -> Design:
     questions = tuple(
         Question(**{**q, "options": tuple(Option(**o) for o in q["options"]), "when": tuple(q["when"])}) for q in told["questions"]
     )
-    shows, recipe = (
-        {k: tuple(v) if isinstance(v, list | tuple) else v for k, v in told[part].items()} for part in ("shows", "recipe")
-    )
+    parts: dict[str, dict[str, Any]] = {
+        part: {k: tuple(v) if isinstance(v, list | tuple) else v for k, v in told[part].items()} for part in ("shows", "recipe")
+    }
     return Design(
         **{key: told[key] for key in ("name", "title", "about", "paper", "consent")},
-        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**shows), recipe=Recipe(**recipe),
+        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**parts["shows"]), recipe=Recipe(**parts["recipe"]),
         result=Outcome(**told["result"]),
     )  # fmt: skip
 
