@@ -184,7 +184,8 @@ def from_told(told: Mapping[str, Any]) -> Design:
     }
     return Design(
         **{key: told[key] for key in ("name", "title", "about", "paper", "consent")},
-        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**parts["shows"]), recipe=Recipe(**parts["recipe"]),
+        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**parts["shows"]),
+        recipe=Recipe(**parts["recipe"]),
         result=Outcome(**told["result"]),
     )  # fmt: skip
 
