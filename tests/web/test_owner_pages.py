@@ -60,7 +60,7 @@ def enter(campaign):
 @pytest.fixture
 def doubtful(campaign):
     """A study of two HITs by two people each; in one of them somebody answered gold wrong. The study, the person, the claim."""
-    study_id = a_study(campaign, "recipe.people=2", "recipe.pay=2", golden=2, name="pairs")
+    study_id = a_study(campaign, "recipe.people=2", "recipe.pay=2", "recipe.fee=0.18", golden=2, name="pairs")
     who = someone(campaign, study_id, "anna")
     made = work(campaign, study_id, who, wrong=True)
     work(campaign, study_id, someone(campaign, study_id, "bert"), match="no")

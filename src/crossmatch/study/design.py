@@ -99,6 +99,7 @@ class Recipe:
     past_accepted: float = field(default=0.0, metadata={"least": 0, "most": 1})  # and the share of them that was accepted
     quiz: int = field(default=0, metadata={"least": 0, "most": 100})  # gold items that a person must answer first
     quiz_share: float = field(default=0.8, metadata={"least": 0, "most": 1})  # of which so many must be right
+    excludes: tuple[str, ...] = ()  # presets whose people may not take part, if the campaign has such studies, and vice versa
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,13 @@ def from_told(told: Mapping[str, Any]) -> Design:
     questions = tuple(
         Question(**{**q, "options": tuple(Option(**o) for o in q["options"]), "when": tuple(q["when"])}) for q in told["questions"]
     )
-    shows: dict[str, Any] = {k: tuple(v) if isinstance(v, list | tuple) else v for k, v in told["shows"].items()}
+    parts: dict[str, dict[str, Any]] = {
+        part: {k: tuple(v) if isinstance(v, list | tuple) else v for k, v in told[part].items()} for part in ("shows", "recipe")
+    }
     return Design(
         **{key: told[key] for key in ("name", "title", "about", "paper", "consent")},
-        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**shows), recipe=Recipe(**told["recipe"]),
+        instructions=tuple(told["instructions"]), questions=questions, shows=Shows(**parts["shows"]),
+        recipe=Recipe(**parts["recipe"]),
         result=Outcome(**told["result"]),
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ from crossmatch.study.begin import EXAMPLE, GOLD, NewItem, create_study, require
 from crossmatch.study.design import ONE, Design, Question
 from crossmatch.study.pictures import store_pictures
 from crossmatch.study.promise import require_result
+from crossmatch.study.said import studies
 from crossmatch.study.sources import Source, opener_of
 
 if TYPE_CHECKING:
@@ -68,11 +69,15 @@ class Material:
 def begin_study(
     campaign: Campaign, design: Design, material: Material, *, name: str = "", seed: str = "", excludes: Sequence[str] = ()
 ) -> int:
-    """A study of this material: items are checked, then pictures stored, then all is written. Its number."""
+    """A study of this material: items are checked, then pictures stored, then all is written. Its number.
+
+    People of studies that the recipe or the words exclude may not take part, and vice versa.
+    """
     require_items(design, [replace(one, images=("unseen",) * len(one.images)) for one in material.items])  # before hours of work
     require_result(design, material.items)
+    apart = [*excludes, *(one.name for one in studies(campaign) if one.design.name in design.recipe.excludes)]
     return create_study(
-        campaign, design, placed(campaign.pictures, material), name=name, seed=seed, excludes=excludes, origin=material.origin
+        campaign, design, placed(campaign.pictures, material), name=name, seed=seed, excludes=apart, origin=material.origin
     )
 
 

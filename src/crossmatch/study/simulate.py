@@ -231,7 +231,7 @@ def _until(campaign: Campaign, one: Study) -> float:
     asked = select(person.c.key, slot.c.lease).join(slot, slot.c.person == person.c.id)
     with campaign.reading() as connection:
         held = connection.execute(asked.where(slot.c.study == one.id, slot.c.state == "held")).all()
-    ends = [row.lease - campaign.now() for row in held if not is_artificial(row.key)]
+    ends = [float(row.lease) - campaign.now() for row in held if not is_artificial(row.key)]
     return min([60 * one.design.recipe.lease_minutes, *ends]) - MARGIN
 
 

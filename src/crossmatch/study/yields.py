@@ -68,7 +68,9 @@ def _judgements(heard: Heard) -> Yield:
     if not kept:
         raise CrossmatchError("people were level on every item, so that nothing has a grade. Ask more of them.")
     name, heads, ids = PAIRS.get((len(kept[0].thing.images), len(kept[0].thing.captions)), PAIRS[1, 1])
-    rows = [(*ids(one), _short(one.grade), _short(one.deviation), one.answers, heard.study.name, "people") for one in kept]
+    rows: list[tuple[object, ...]] = [
+        (*ids(one), _short(one.grade), _short(one.deviation), one.answers, heard.study.name, "people") for one in kept
+    ]
     level = len(heard.decided) - len(kept)
     told = [f"{len(kept):,} pairs graded" + (f", {level:,} left out because people were level" if level else "")]
     then: tuple[str, ...] = ()

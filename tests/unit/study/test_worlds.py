@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 
 from crossmatch.core.errors import WrongWords
+from crossmatch.study import assign, people
 from crossmatch.study.annotators import is_right
 from crossmatch.study.begin import require_items
 from crossmatch.study.demo import KEPT_APART, make_demo
 from crossmatch.study.design import load_design, names, presets
 from crossmatch.study.ideal import IDEAL, FileTruth, Seen, Unknown, average_precision, ideal, read_truth
-from crossmatch.study.items import placed
+from crossmatch.study.items import begin_study, placed
 from crossmatch.study.makers import AGAIN, MAKERS, SYSTEMS, USUAL, Shop
 from crossmatch.study.said import studies, things
 from crossmatch.study.sources import world_of
 from crossmatch.study.verify import verify
 from crossmatch.study.worlds import WHY, known_of, world_items
+from study_lab import link_of
 
 ALL = sorted(presets())
 
@@ -224,3 +226,17 @@ def test_items_are_placed_by_the_files_of_their_pictures(made, tmp_path):
     items = placed(tmp_path, made["caption-correctness"])
     assert [one.key for one in items] == [one.key for one in made["caption-correctness"].items]
     assert all((tmp_path / image).is_file() for one in items for image in one.images)
+
+
+def test_who_selected_captions_does_not_verify_them_without_a_word(small):
+    """hu2019bison, sec. 3; the studies go by any names."""
+    select, verify_ = load_design("bison-select"), load_design("bison-verify")
+    first = begin_study(small, select, world_items(select, n=2), name="stage-one")
+    second = begin_study(small, verify_, world_items(verify_, n=2), name="stage-two")
+    _, anna = people.join(small, link_of(small, first), "anna")
+    for study_id in (first, second):
+        people.agree(small, study_id, anna.id)
+    assign.claim_hit(small, first, anna.id)
+    with pytest.raises(assign.Nothing) as told:
+        assign.claim_hit(small, second, anna.id)
+    assert told.value.why == "excluded"
