@@ -68,7 +68,7 @@ def mine(
     output: Path,
     *,
     model: str | object = "bow",
-    how: Mining = Mining(),  # noqa: B008 - frozen
+    how: Mining = Mining(),
     refused: Iterable[str] = (),
     earlier: Sequence[Path] = (),
 ) -> dict[str, Any]:

