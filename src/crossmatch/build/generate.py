@@ -4,7 +4,7 @@
                     "number": of the candidate, "file", "sha256", "width", "height", "seed", "generator"}
     images/         the files; each is there whole, or not at all
     failed.jsonl    the images that did not come out, with the reason
-    items.jsonl     each negative with all its images: items of the study `bivlc-choose`, where there are four
+    items.jsonl     each negative of which all images came out, with them: items of the study `bivlc-choose`, where there are four
 
 A step that was broken off goes on where it stopped, with the same images: the seed of each is made from its row and its number.
 """
@@ -106,7 +106,7 @@ def _fill(made: Output, rows: Sequence[Row], by: Generator, number: int, seed: i
         made.count("negatives", len(rows))
         made.count("images", len(made.done))
         failures.counted(made)
-    _write_items(made, rows)
+    _write_items(made, rows, number)
 
 
 def _open(rows: Sequence[Row], number: int, made: Output, failures: Failures) -> Iterator[tuple[Row, int, str]]:
@@ -151,15 +151,15 @@ def _drawn(by: Generator, row: Row, candidate: int, seed: int) -> tuple[Image, M
     return plain, known
 
 
-def _write_items(made: Output, rows: Sequence[Row]) -> None:
-    """Each negative with its images, for people to choose from."""
+def _write_items(made: Output, rows: Sequence[Row], number: int) -> None:
+    """Each negative of which all images came out, with them, for people to choose from."""
     images: dict[str, list[Row]] = {}
     for one in whole_lines(made.folder / ROWS):
         images.setdefault(one["negative_id"], []).append(one)
     with whole_file(made.folder / ITEMS) as file:
         for row in rows:
             found = sorted(images.get(row["id"], ()), key=lambda one: int(one["number"]))
-            if found:
+            if len(found) == number:
                 item = {
                     "id": row["id"], "images": [one["file"] for one in found], "image_ids": [one["id"] for one in found],
                     "caption": row["negative"], "caption_id": row["id"],

@@ -16,7 +16,7 @@ from crossmatch.core.errors import CrossmatchError
 
 from .edits import VALUES, Edit, counted, looking, moved_apart, single_groups, suits, swap_attributes, swap_objects, with_groups
 from .grammar import nouns_of, word
-from .kinds import CATEGORIES, KINDS, ancestors
+from .kinds import CATEGORIES, KINDS, Category, Kind, ancestors
 from .layout import MOST_THINGS, ZONE_WEIGHTS, Group
 from .meaning import SOME, Phrase
 from .rearrange import fitted, groups_of
@@ -69,7 +69,8 @@ def vocabulary() -> frozenset[str]:
     >>> "polka-dot" in vocabulary(), "zebra" in vocabulary()
     (True, False)
     """
-    nouns = (form for entry in (*KINDS, *CATEGORIES) for noun in entry.words for form in (noun.singular, noun.plural))
+    entries: tuple[Kind | Category, ...] = (*KINDS, *CATEGORIES)
+    nouns = (form for entry in entries for noun in entry.words for form in (noun.singular, noun.plural))
     looks = (said for values in ATTRIBUTE_WORDS.values() for said in chain.from_iterable(values.values()))
     verbs = (*VERBS_ON, *PLURAL, *PLURAL.values(), *(verb for _, _, some in VERBS for verb in some))
     joints = "a an and the with along there is are also"

@@ -132,4 +132,4 @@ def refine_command(source: Path, output: Path, scorers: str, share: float, bins:
     blind = json.loads((output / BLIND).read_text(encoding="utf-8"))
     said = [f"{stage} {100 * found['accuracy']:.1f}" for stage, found in blind.items() if "accuracy" in found]
     ended(output, told, f"% that a blind model finds: {', '.join(said)}" if said else "",
-          f"crossmatch build generate {quote(str(output))} --by diorama -o FOLDER")  # fmt: skip
+          f"crossmatch build generate {quote(str(output))} --by GENERATOR -o FOLDER")  # fmt: skip
