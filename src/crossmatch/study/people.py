@@ -22,9 +22,9 @@ from sqlalchemy.exc import IntegrityError
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events, queries
-from crossmatch.study.assign import design_of
 from crossmatch.study.design import Recipe
 from crossmatch.study.schema import claim, member, person, study
+from crossmatch.study.shown import design_of
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign

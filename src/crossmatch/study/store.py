@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.db", "pictures"
-FORMAT = 1
+FORMAT = 2
 SECRET_BYTES = 32
 PATIENCE_MS = 20_000  # that a writer waits for another one
 

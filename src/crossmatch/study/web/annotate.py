@@ -10,9 +10,10 @@ from starlette.responses import JSONResponse, Response
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import assign, people
-from crossmatch.study.assign import Hit, Nothing, NotYours, Shown
+from crossmatch.study.assign import Nothing
 from crossmatch.study.design import ONE, Question, Shows, from_told
 from crossmatch.study.schema import item, study
+from crossmatch.study.shown import Hit, NotYours, Shown, as_declared, load_hit, shown_item
 from crossmatch.study.web.guard import (
     FIELD,
     HEADER,
@@ -177,7 +178,7 @@ async def claim(request: Request) -> Response:
         if not api:
             return see(f"/h/{made}")
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, assign.load_hit(connection, made, who.person.id)))
+            return JSONResponse(payload(connection, load_hit(connection, made, who.person.id)))
 
     return await run_in_threadpool(done)
 
@@ -201,7 +202,7 @@ async def work(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            held = assign.load_hit(connection, request.path_params["claim"], who.person.id)
+            held = load_hit(connection, request.path_params["claim"], who.person.id)
             if held.submitted:
                 return see(f"/s/{held.name}")
             mine = people.membership(connection, held.study, who.person.id)
@@ -217,7 +218,7 @@ async def hit_json(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, assign.load_hit(connection, request.path_params["claim"], who.person.id)))
+            return JSONResponse(payload(connection, load_hit(connection, request.path_params["claim"], who.person.id)))
 
     return await run_in_threadpool(shown)
 
@@ -262,7 +263,7 @@ async def picture(request: Request) -> Response:
         who = _known(site, request)
         anybody = None if who.person.role in ("owner", "reviewer") else who.person.id
         with site.campaign.reading() as connection:
-            held = assign.load_hit(connection, request.path_params["claim"], anybody)
+            held = load_hit(connection, request.path_params["claim"], anybody)
         return _file(site, held.items, request.path_params["place"], request.path_params["n"])
 
     return await run_in_threadpool(shown)
@@ -277,7 +278,7 @@ async def example_picture(request: Request) -> Response:
             row = named(connection, request.path_params["study"])
             examples = connection.execute(select(item).where(item.c.study == row.id, item.c.example)).all()
         design = from_told(row.design)
-        items = tuple(assign.shown_item(design, one, row.seed, "example") for one in examples)
+        items = tuple(shown_item(design, one, row.seed, "example") for one in examples)
         return _file(site, items, request.path_params["place"], request.path_params["n"])
 
     return await run_in_threadpool(shown)
@@ -379,13 +380,13 @@ def _face(side: str, one: Shown, n: int, places: list[str]) -> str:
 def _example(row: Any, one: Any) -> dict[str, Any]:
     """An example with the answer that it should get, in words."""
     design = from_told(row.design)
-    shown = assign.shown_item(design, one, row.seed, "example")
+    shown = shown_item(design, one, row.seed, "example")
     told = _faces(design.shows, shown, "")
     answers = []
     for question in shown.questions:
         accepted = (one.gold or {}).get(question.name, ())
         said = [told_option["text"] for q in told["questions"] if q["name"] == question.name for told_option in q["options"]
-                if assign.as_declared(shown, {question.name: told_option["value"]})[question.name] in accepted]  # fmt: skip
+                if as_declared(shown, {question.name: told_option["value"]})[question.name] in accepted]  # fmt: skip
         if said:
             answers.append({"question": question.text, "answer": " or ".join(said)})
     seen = {key: told[key] for key in ("captions", "lists", "places", "labels")}

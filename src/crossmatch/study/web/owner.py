@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crossmatch.study import assign, people, statistics
-from crossmatch.study.assign import NotYours
 from crossmatch.study.design import from_told
 from crossmatch.study.people import ROLES
 from crossmatch.study.schema import BUSY, claim, person, slot, study
+from crossmatch.study.shown import NotYours
 from crossmatch.study.web import look, words
 from crossmatch.study.web.annotate import named
 from crossmatch.study.web.guard import FIELD, Refused, Visitor, form_of, require, require_own
