@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,6 +81,12 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
         token = _claimed(connection, study_id, person_id, free, token, now)
         events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
         return token
+
+
+def holds(connection: Connection, study_id: int, person_id: int) -> bool:
+    """Whether a person has a HIT of this study that they may finish, even if it is closed by now; a quiz is none."""
+    held = connection.execute(queries.UNFINISHED, {"its_person": person_id, "its_study": study_id}).first()
+    return held is not None and held.slot is not None
 
 
 def _claimed(connection: Connection, study_id: int, person_id: int, free: Any, token: str, now: float) -> str:

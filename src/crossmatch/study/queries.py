@@ -54,7 +54,9 @@ def _free_slot(*, quiz: bool) -> Any:
     them, so that they are sought behind their last one. Nothing that is open is before it, except what somebody was about to take
     at that moment and did not: so before there is nothing at all, everything is looked at.
     """
-    last = select(func.coalesce(func.max(claim.c.slot), 0)).where(claim.c.person == PERSON, claim.c.study == STUDY).scalar_subquery()
+    last = (
+        select(func.coalesce(func.max(claim.c.slot), 0)).where(claim.c.person == PERSON, claim.c.study == STUDY).scalar_subquery()
+    )
     again = _first(lambda one: one.lease < NOW)  # only a slot that is held, or was opened again, has one
     behind = _first(lambda one: one.state == "open", lambda one: one.id > last)
     anywhere = _first(lambda one: one.state == "open", of_many=True)

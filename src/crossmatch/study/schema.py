@@ -94,7 +94,7 @@ person = Table(
     Column("at", Float, nullable=False),
 )  # fmt: skip
 
-# A person in a study: what they agreed to, and how far they are.
+# A person in a study that they were invited to or joined: what they agreed to, and how far they are.
 member = Table(
     "member", metadata,
     Column("study", ForeignKey("study.id"), nullable=False),

@@ -9,7 +9,6 @@ pictures/        what people are shown, encoded anew
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sqlite3
 import time
@@ -109,17 +108,15 @@ def create(folder: Path, database: str = "", now: Callable[[], float] = time.tim
     except BaseException:
         _emptied(folder)
         raise
-    with whole_file(folder / DESCRIPTION, durable=True) as file:
+    with whole_file(folder / DESCRIPTION, durable=True, private=True) as file:  # a URL may hold a password
         file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
-    os.chmod(folder / DESCRIPTION, 0o600)  # a URL may hold a password
     return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
 
 
 def _begun(folder: Path, database: str) -> Engine:
     """The secret and the tables of a new campaign; one database holds one campaign."""
-    handle = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(secrets.token_hex(SECRET_BYTES))
+    with whole_file(folder / SECRET, durable=True, private=True) as file:
+        file.write(secrets.token_hex(SECRET_BYTES).encode())
     engine = connect(folder, database)
     from sqlalchemy import inspect
     from sqlalchemy.exc import DBAPIError

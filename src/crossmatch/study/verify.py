@@ -156,7 +156,9 @@ def _barred(told: Replayed, parts: Mapping[int, set[int]]) -> dict[tuple[int, in
     for each, items in parts.items():
         for one in items:
             homes.setdefault(one, set()).add(each)
-    likes = {each: {other for one in items if len(homes[one]) > 1 for other in homes[one]} - {each} for each, items in parts.items()}
+    likes = {
+        each: {other for one in items if len(homes[one]) > 1 for other in homes[one]} - {each} for each, items in parts.items()
+    }
     out = {(one.person, other): True for one in told.claims.values() for other in likes[one.hit]}
     return out | {(one.person, one.hit): True for one in told.claims.values() if one.submitted is not None}
 

@@ -418,7 +418,7 @@ def test_a_rejection_is_not_undone_once_another_has_the_hit(campaign):
     review(campaign, mine, None, "reject")
     theirs = claim_hit(campaign, study, someone(campaign, study))
     before = len(kinds(campaign))
-    with pytest.raises(NotReviewed, match="gone to another person meanwhile.*Reassign"):
+    with pytest.raises(NotReviewed, match=r"gone to another person meanwhile.*Reassign"):
         review(campaign, mine, None, "undo")
     assert (len(kinds(campaign)), row_of(campaign, mine).verdict) == (before, "reject")
     assert review(campaign, mine, None, "reassign") is False

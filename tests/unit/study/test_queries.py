@@ -5,7 +5,7 @@ import json
 import pytest
 from sqlalchemy import insert, select, text, update
 
-from crossmatch.study import queries
+from crossmatch.study import people, queries
 from crossmatch.study.assign import claim_hit, set_open
 from crossmatch.study.schema import barred, claim, slot
 from study_lab import a_study, refused, row_of, someone
@@ -25,7 +25,9 @@ def crowded(campaign):
 def did(campaign, study, who, number):
     """As if they had claimed and submitted the first so many HITs, without the events."""
     with campaign.writing() as connection:
-        rows = connection.execute(select(slot.c.id, slot.c.hit).where(slot.c.study == study, slot.c.number == 0).order_by(slot.c.id))
+        rows = connection.execute(
+            select(slot.c.id, slot.c.hit).where(slot.c.study == study, slot.c.number == 0).order_by(slot.c.id)
+        )
         mine = rows.all()[:number]
         done = {"study": study, "person": who, "at": 1.0, "submitted": 2.0}
         connection.execute(insert(claim), [{"id": f"{row.id:032x}", "hit": row.hit, "slot": row.id, **done} for row in mine])
@@ -95,10 +97,8 @@ def test_who_did_everything_passes_each_open_slot_once(campaign):
 
 def test_who_was_in_many_studies_that_exclude_others_is_found_by_the_index(crowded):
     """Their claims here are not looked at one by one to see whether they took part elsewhere."""
-    campaign, study, diligent, fresh = crowded
+    campaign, _, diligent, fresh = crowded
     other = a_study(campaign, name="other", excludes=["eccv-hit"])
-    from crossmatch.study import people
-
     for who in (diligent, fresh):
         people.agree(campaign, other, who)
     assert visited(campaign, other, diligent) < visited(campaign, other, fresh) + 10

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
 COOKIE, FIELD, HEADER = "crossmatch_session", "csrf", "x-csrf-token"
+ENTRY = "crossmatch_entry"  # a cookie too: who joins from this browser
 DAYS = 14  # after which a session is stale
 LARGEST = 512 * 1024  # bytes of a request's body
 LONGEST = 2000  # signs of an address
@@ -93,6 +95,19 @@ def visitor(campaign: Campaign, request: Request) -> Visitor | None:
     if who is None or who.sessions != sessions:
         return None
     return Visitor(who, csrf_of(campaign, f"{number}/{sessions}/{nonce}"))
+
+
+def entry_of(request: Request) -> str:
+    """The secret of the browser from which somebody joins; empty if it has none yet."""
+    found = request.cookies.get(ENTRY, "")
+    return found if re.fullmatch("[0-9a-f]{32}", found) else ""
+
+
+def give_entry(request: Request, response: Response, secure: bool) -> None:
+    """A browser that shows the first page gets a secret: whoever agrees twice, since the first answer was lost, is one person."""
+    if not entry_of(request):
+        value = secrets.token_hex(16)
+        response.set_cookie(ENTRY, value, max_age=86_400, httponly=True, samesite="lax", secure=secure, path="/join")
 
 
 def csrf_of(campaign: Campaign, session: str) -> str:

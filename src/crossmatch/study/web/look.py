@@ -15,7 +15,7 @@ from crossmatch.study.schema import claim, event, person, slot
 from crossmatch.study.shown import NotYours, Shown
 from crossmatch.study.tally import Snapshot
 from crossmatch.study.web import words
-from crossmatch.study.web.annotate import payload
+from crossmatch.study.web.faces import payload
 
 
 def names_of(connection: Connection, people: Iterable[int]) -> dict[int, str]:
@@ -37,6 +37,12 @@ def claim_of(connection: Connection, study_id: int, claim_id: str) -> Any:
     if row is None:
         raise NotYours("there is no such HIT in this study. Go back to the study.")
     return row
+
+
+def rejected_before(connection: Connection, study_id: int, claim_id: str) -> Any:
+    """The HIT of which somebody just said that its answers do not count, so that it can be taken back at once."""
+    asked = select(claim).where(claim.c.id == claim_id, claim.c.study == study_id, claim.c.verdict.in_(("reject", "reassign")))
+    return connection.execute(asked).first()
 
 
 def slot_state(connection: Connection, row: Any) -> str | None:
