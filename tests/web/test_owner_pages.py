@@ -417,3 +417,7 @@ def test_a_reviewer_rejects_by_pressing_a_button(crowded, visit):
     page.wait_for_url("**/review?done=reject*")
     assert "Rejected" in page.locator(".note").first.inner_text()
     assert page.locator(".reviews li").count() == before - 1
+    page.get_by_role("button", name="Take it back").click()
+    page.wait_for_url("**/review?done=undo*")
+    assert "Taken back" in page.locator(".note").first.inner_text()
+    assert page.locator(".reviews li").count() == before

@@ -66,7 +66,8 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
     with campaign.writing() as connection:
         _lock(connection, person_id)
         design = design_of(connection, study_id)
-        held = connection.execute(queries.UNFINISHED, who).first()
+        begun = connection.execute(queries.UNFINISHED, who).all()
+        held = next((one for one in begun if one.theirs), None)
         if held is not None and _kept(connection, held, design, now):
             return str(held.id)
         quiz = _needs_quiz(connection, design, study_id, person_id)
@@ -78,27 +79,21 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
         free = None if quiz else connection.execute(queries.TAKE_SLOT, taking).first()
         if free is None:
             raise _why_nothing(connection, design, study_id, person_id, quiz)
-        token = _claimed(connection, study_id, person_id, free, token, now)
+        before = next((one.id for one in begun if one.hit == free.hit), None)
+        if before is None:
+            _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
+        else:  # who had lost this HIT has the same claim again, or they could submit it twice
+            token = before
+            connection.execute(update(claim).where(claim.c.id == token).values(slot=free.id))
+            connection.execute(update(slot).where(slot.c.id == free.id).values(claim=token))
         events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
         return token
 
 
 def holds(connection: Connection, study_id: int, person_id: int) -> bool:
     """Whether a person has a HIT of this study that they may finish, even if it is closed by now; a quiz is none."""
-    held = connection.execute(queries.UNFINISHED, {"its_person": person_id, "its_study": study_id}).first()
-    return held is not None and held.slot is not None
-
-
-def _claimed(connection: Connection, study_id: int, person_id: int, free: Any, token: str, now: float) -> str:
-    """The claim on a slot that was just taken: who had lost this HIT has the same claim again, or they could submit it twice."""
-    mine = {"its_person": person_id, "its_study": study_id, "its_hit": free.hit}
-    before: str | None = connection.execute(queries.LOST_BEFORE, mine).scalar()
-    if before is None:
-        _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
-        return token
-    connection.execute(update(claim).where(claim.c.id == before).values(slot=free.id))
-    connection.execute(update(slot).where(slot.c.id == free.id).values(claim=before))
-    return before
+    begun = connection.execute(queries.UNFINISHED, {"its_person": person_id, "its_study": study_id})
+    return any(one.theirs and one.slot is not None for one in begun.all())
 
 
 def _new_claim(
@@ -180,12 +175,9 @@ def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, sec
     now = campaign.now()
     with campaign.writing() as connection:
         _lock(connection, person_id)
-        row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
-        if row is None:
-            raise NotYours("there is no such page for you. Go back to the study, and begin again.")
-        if row.submitted is not None:
-            return _receipt_again(connection, row)
         held = load_hit(connection, claim_id, person_id)
+        if held.submitted:
+            return _receipt_again(connection, held)
         answers = checked_answers(held, given)
         wrong = [
             one.key for one, answer in zip(held.items, answers, strict=True) if one.gold is not None and not right(one, answer)
@@ -199,8 +191,8 @@ def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, sec
             "wrong": wrong,
         }  # fmt: skip
         if held.quiz:
-            return _finish_quiz(connection, held, row, now, told)
-        return _finish_hit(connection, held, row, now, told)
+            return _finish_quiz(connection, held, now, told)
+        return _finish_hit(connection, held, now, told)
 
 
 def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
@@ -217,7 +209,7 @@ def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
     return out
 
 
-def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
+def _finish_quiz(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
     passed = 1 - len(told["wrong"]) / len(held.items) >= held.design.recipe.quiz_share
     number = events.append(connection, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
     _close_claim(connection, held, now, number, counted=False, doubt=False)
@@ -226,15 +218,12 @@ def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: 
     return Receipt(held.claim, again=False, counted=False, late=False, passed=passed)
 
 
-def _finish_hit(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
-    place = connection.execute(queries.LOCK_SLOT, {"its_slot": row.slot}).one()
-    late = place.claim != held.claim or place.lease < now
-    counted = place.claim == held.claim and place.state == "held"
+def _finish_hit(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
+    filled = {"its_slot": held.slot, "its_claim": held.claim, "its_state": "review" if told["wrong"] else "done"}
+    counted = connection.execute(queries.FILL_SLOT, filled).rowcount == 1  # else another has it by now
+    late = not counted or held.lease is None or held.lease < now
     number = events.append(connection, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
     _close_claim(connection, held, now, number, counted=counted, doubt=bool(told["wrong"]))
-    if counted:
-        state = "review" if told["wrong"] else "done"
-        connection.execute(queries.FILL_SLOT, {"its_slot": row.slot, "its_state": state})
     connection.execute(queries.COUNT_SUBMITTED, {"its_study": held.study, "its_person": held.person})
     return Receipt(held.claim, again=False, counted=counted, late=late)
 
@@ -243,12 +232,15 @@ def _close_claim(connection: Connection, held: Hit, now: float, number: int, cou
     done = {"its_claim": held.claim, "its_now": now, "its_number": number, "its_counted": counted, "its_doubt": doubt}
     connection.execute(queries.CLOSE_CLAIM, done)
     connection.execute(queries.BAR_DONE, {"its_person": held.person, "its_hit": held.hit})
-    connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
+    if held.draft[0]:
+        connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
 
 
-def _receipt_again(connection: Connection, row: Any) -> Receipt:
-    kept = events.body(connection, row.study, row.event)
-    return Receipt(row.id, again=True, counted=kept.get("counted", False), late=kept.get("late", False), passed=kept.get("passed"))
+def _receipt_again(connection: Connection, held: Hit) -> Receipt:
+    kept = events.body(connection, held.study, held.event or 0)
+    return Receipt(
+        held.claim, again=True, counted=kept.get("counted", False), late=kept.get("late", False), passed=kept.get("passed")
+    )
 
 
 def _times(seconds: Sequence[float] | None, n: int) -> list[float] | None:
@@ -285,11 +277,6 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
         longer = {"its_slot": row.slot, "its_claim": claim_id, "its_lease": _renewed(row, design_of(connection, row.study), now)}
         renewed: float | None = connection.execute(queries.RENEW_SLOT, longer).scalar()
         return renewed
-
-
-def draft_of(connection: Connection, claim_id: str) -> tuple[int, Any]:
-    row = connection.execute(queries.FIND_DRAFT, {"its_claim": claim_id}).first()
-    return (0, None) if row is None else (row.number, row.body)
 
 
 # -- reviewing

@@ -25,10 +25,11 @@ NO_LIMIT = 2**31 - 1
 
 # -- people and studies
 
-FIND_PERSON = select(person).where(person.c.id == PERSON)
+FIND_PERSON = select(person.c.id, person.c.key, person.c.role, person.c.sessions).where(person.c.id == PERSON)
 # One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait.
 LOCK_PERSON = select(person.c.id).where(person.c.id == PERSON).with_for_update(key_share=True)
 FIND_STUDY = select(study.c.id, study.c.name, study.c.design, study.c.seed).where(study.c.id == STUDY)
+FIND_NUMBER = select(study.c.id).where(study.c.name == bindparam("its_name"))
 COUNT_SUBMITTED = update(member).where(member.c.study == STUDY, member.c.person == PERSON).values(submitted=member.c.submitted + 1)
 
 
@@ -76,18 +77,17 @@ TAKE_SLOT = (
     .values(state="held", person=PERSON, claim=CLAIM, lease=bindparam("its_lease"))
     .returning(slot.c.id, slot.c.hit, slot.c.number)
 )  # fmt: skip
+# What a person has begun: one HIT, or a quiz, that is still theirs, and those that others took over.
 UNFINISHED = (
-    select(claim.c.id, claim.c.slot, claim.c.at, slot.c.lease).outerjoin(slot, slot.c.id == claim.c.slot)
+    select(claim.c.id, claim.c.hit, claim.c.slot, claim.c.at, slot.c.lease,
+           or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held")).label("theirs"))
+    .outerjoin(slot, slot.c.id == claim.c.slot)
     .where(claim.c.study == STUDY, claim.c.person == PERSON, claim.c.submitted.is_(None))
-    .where(or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held"))).limit(1)
 )  # fmt: skip
 KEEP_SLOT = (
     update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == "held").values(lease=bindparam("its_lease"))
 )
 RENEW_SLOT = KEEP_SLOT.where(slot.c.lease < bindparam("its_lease")).returning(slot.c.lease)
-LOST_BEFORE = select(claim.c.id).where(
-    claim.c.person == PERSON, claim.c.study == STUDY, claim.c.hit == HIT, claim.c.submitted.is_(None)
-)
 NEW_CLAIM = insert(claim)
 
 
@@ -104,18 +104,20 @@ BAR_LIKES = {"sqlite": _bar_likes(sqlite.insert), "postgresql": _bar_likes(postg
 # -- a HIT
 
 LOAD_CLAIM = (
-    select(claim, hit.c.quiz, slot.c.claim.label("holder"), slot.c.lease)
-    .join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot).where(claim.c.id == CLAIM)
+    select(claim, hit.c.quiz, slot.c.claim.label("holder"), slot.c.lease, draft.c.number.label("draft"), draft.c.body)
+    .join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot)
+    .outerjoin(draft, draft.c.claim == claim.c.id).where(claim.c.id == CLAIM)
 )  # fmt: skip
 LOAD_ITEMS = select(item).join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == HIT).order_by(hit_item.c.place)
 FIND_CLAIM = select(claim).where(claim.c.id == CLAIM, claim.c.person == PERSON)
-FIND_DRAFT = select(draft).where(draft.c.claim == CLAIM)
 
 
 # -- submitting
 
-LOCK_SLOT = select(slot).where(slot.c.id == SLOT).with_for_update()
-FILL_SLOT = update(slot).where(slot.c.id == SLOT).values(state=bindparam("its_state"), lease=None)
+FILL_SLOT = (
+    update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == "held")
+    .values(state=bindparam("its_state"), lease=None)
+)  # fmt: skip
 CLOSE_CLAIM = (
     update(claim).where(claim.c.id == CLAIM)
     .values(submitted=NOW, event=NUMBER, counted=bindparam("its_counted"), doubt=bindparam("its_doubt"))

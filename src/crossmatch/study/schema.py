@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 FREE, HAD = text("state IN ('open', 'held')"), text("person IS NOT NULL")  # the rows that an index is of
-OPEN, LENT = text("state = 'open'"), text("lease IS NOT NULL")
+OPEN, LENT, BEGUN = text("state = 'open'"), text("lease IS NOT NULL"), text("submitted IS NULL")
 BUSY = text("state IN ('held', 'review')")  # few, and looked for by every page of an owner
 
 # A study of the campaign, as declared; people join by `link`.
@@ -141,6 +141,7 @@ claim = Table(
     Column("doubt", Boolean, nullable=False, server_default=text("false")),  # a gold question was answered wrong
     Column("counted", Boolean, nullable=False, server_default=text("false")),  # whether its answers are among the results
     Index("claim_of_person", "person", "study", "slot"),
+    Index("claim_unfinished", "person", "study", sqlite_where=BEGUN, postgresql_where=BEGUN),
     Index("claim_by_study", "study", "submitted"),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
@@ -13,6 +13,9 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import queries
 from crossmatch.study.blind import order
 from crossmatch.study.design import Design, Question, from_told
+
+if TYPE_CHECKING:
+    from crossmatch.study.store import Campaign
 
 
 class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
@@ -52,6 +55,9 @@ class Hit:
     items: tuple[Shown, ...]
     submitted: bool
     lease: float | None  # until when it is kept, if it still is
+    slot: int | None  # none: a quiz
+    event: int | None  # the number of the event that holds the answers
+    draft: tuple[int, Any]  # the number of the newest one, and what was answered so far
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ class Facts:
 # Of each database that is open. To read a design anew for every page would take longer than all the rest.
 _KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
 
+_NUMBERS: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
+
 
 def facts_of(connection: Connection, study_id: int) -> Facts:
     known = _KNOWN.setdefault(connection.engine, {})
@@ -76,6 +84,18 @@ def facts_of(connection: Connection, study_id: int) -> Facts:
             raise NotYours("there is no such study. Check the link.")
         known[study_id] = Facts(row.id, row.name, from_told(row.design), row.seed)
     return known[study_id]
+
+
+def number_of(campaign: Campaign, name: str) -> int:
+    """The number of the study of this name, which is looked up once."""
+    known = _NUMBERS.setdefault(campaign.engine, {})
+    if name not in known:
+        with campaign.reading() as connection:
+            found = connection.execute(queries.FIND_NUMBER, {"its_name": name}).scalar()
+        if found is None:
+            raise NotYours("there is no such study. Check the link.")
+        known[name] = found
+    return known[name]
 
 
 def design_of(connection: Connection, study_id: int) -> Design:
@@ -94,7 +114,8 @@ def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hi
     by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
     shown = tuple(shown_item(design, items[n], seed, claim_id) for n in by_block)
     lease = row.lease if row.holder == claim_id else None
-    return Hit(claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+    held = (claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+    return Hit(*held, row.slot, row.event, (row.draft or 0, row.body))
 
 
 def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:

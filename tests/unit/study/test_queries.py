@@ -4,6 +4,7 @@ import json
 
 import pytest
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.event import listens_for
 
 from crossmatch.study import people, queries
 from crossmatch.study.assign import claim_hit, set_open
@@ -76,6 +77,25 @@ def test_who_did_hundreds_of_hits_waits_no_longer_than_who_has_just_come(crowded
     with campaign.reading() as connection:
         hits = connection.execute(select(slot.c.hit).distinct().order_by(slot.c.hit)).scalars().all()
     assert mine.hit == hits[DONE]
+
+
+def test_nothing_that_a_claim_does_grows_with_what_a_person_has_done(small):
+    """Of all its statements together, by the steps of SQLite's machine."""
+    study = a_study(small, "recipe.people=5", "recipe.batch=1", items=HITS)
+    diligent, fresh = someone(small, study), someone(small, study)
+    did(small, study, diligent, DONE)
+    steps = []
+
+    @listens_for(small.engine, "begin")
+    def count(connection):
+        connection.connection.dbapi_connection.set_progress_handler(lambda: steps.append(1), 1)
+
+    costs = []
+    for who in (fresh, diligent):
+        steps.clear()
+        claim_hit(small, study, who)
+        costs.append(len(steps))
+    assert costs[1] < costs[0] + 300
 
 
 @pytest.mark.parametrize("why", ["limit", "closed"])

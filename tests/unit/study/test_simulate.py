@@ -44,7 +44,7 @@ class AtHand:
             return error.why
         with self.campaign.reading() as connection:
             self.held = assign.load_hit(connection, claim, self.person)
-            return payload(connection, self.held)
+            return payload(self.held)
 
     def picture(self, path):
         *_, place, n = path.split("/")

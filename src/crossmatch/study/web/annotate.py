@@ -14,7 +14,7 @@ from crossmatch.study.assign import Nothing
 from crossmatch.study.design import from_told
 from crossmatch.study.people import Person
 from crossmatch.study.schema import item, member, study
-from crossmatch.study.shown import NotYours, Shown, load_hit, shown_item
+from crossmatch.study.shown import NotYours, Shown, load_hit, number_of, shown_item
 from crossmatch.study.web.faces import example, payload
 from crossmatch.study.web.guard import (
     FIELD,
@@ -205,22 +205,22 @@ async def claim(request: Request) -> Response:
     def done() -> Response:
         who = _known(site, request)
         require_own(request, who, token)
-        with site.campaign.reading() as connection:
-            row = _own(connection, request, who)
+        number = number_of(site.campaign, request.path_params["study"])
         try:
-            made = assign.claim_hit(site.campaign, row.id, who.person.id)
-        except Nothing as error:
-            return _nothing(site, who, row, error, api)
+            made = assign.claim_hit(site.campaign, number, who.person.id)
+        except Nothing as error:  # perhaps since the study is not theirs
+            return _nothing(site, request, who, error, api)
         if not api:
             return see(f"/h/{made}")
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, load_hit(connection, made, who.person.id)))
+            return JSONResponse(payload(load_hit(connection, made, who.person.id)))
 
     return await run_in_threadpool(done)
 
 
-def _nothing(site: Site, who: Visitor, row: Any, error: Nothing, api: bool) -> Response:
+def _nothing(site: Site, request: Request, who: Visitor, error: Nothing, api: bool) -> Response:
     with site.campaign.reading() as connection:
+        row = _own(connection, request, who)
         code = people.completion(site.campaign, connection, row.id, who.person)
     if api:
         told = {"code": code[0], "url": code[1]} if code else {}
@@ -242,7 +242,7 @@ async def work(request: Request) -> Response:
             if held.submitted:
                 return see(f"/s/{held.name}")
             mine = people.membership(connection, held.study, who.person.id)
-            told = payload(connection, held)
+            told = payload(held)
         return site.page("work.html", who, hit=told, design=held.design, submitted=mine.submitted if mine else 0)
 
     return await run_in_threadpool(shown)
@@ -254,7 +254,7 @@ async def hit_json(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, load_hit(connection, request.path_params["claim"], who.person.id)))
+            return JSONResponse(payload(load_hit(connection, request.path_params["claim"], who.person.id)))
 
     return await run_in_threadpool(shown)
 

@@ -54,7 +54,7 @@ def slot_state(connection: Connection, row: Any) -> str | None:
 def seen_hit(connection: Connection, row: Any) -> dict[str, Any]:
     """A HIT with everything that its person saw, in the same order, and what they answered."""
     held = shown.load_hit(connection, row.id, None)
-    told = payload(connection, held)
+    told = payload(held)
     body = events.body(connection, row.study, row.event) if row.event is not None else {}
     given = {each["item"]: each["answer"] for each in body.get("answers", ())}
     seconds = body.get("seconds") or [None] * len(held.items)
