@@ -8,7 +8,7 @@ synchronous=FULL, PostgreSQL with fsync). The service is a process of its own, a
 `p95_ms` is the 95th percentile of the time of a whole judgement, `p95_request_ms` of a single request. Nobody thinks between two
 requests, so that 20 people who wait for 200 ms on average make 100 judgements a second and no more. `errors` are answers other
 than 200 (nothing is tried twice), `overshoot` are HITs with more answers than were asked for; afterwards the events are replayed
-and compared (`study verify`). `service_cpu_ms` is the processor time of the service for one judgement, its start included, which tells
+and compared (`study verify`). `service_cpu_ms` is the processor time of the service for one judgement, its start included: it tells
 more than the clock where others use the machine too (`load_average`).
 
 The other cases: 100,000 items from a jsonl file in a new study, five answers wanted to each (limit: 60 s), and the owner's page of

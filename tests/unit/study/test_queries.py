@@ -49,7 +49,7 @@ def visited(campaign, study, who, limit=queries.NO_LIMIT):
         nonlocal steps
         steps += 1
 
-    with campaign.engine.connect() as connection:
+    with campaign.writing() as connection:
         raw = connection.connection.dbapi_connection
         if campaign.engine.dialect.name == "postgresql":
             made = queries.TAKE_SLOT.compile(dialect=campaign.engine.dialect, compile_kwargs={"render_postcompile": True})
@@ -86,9 +86,9 @@ def test_nothing_that_a_claim_does_grows_with_what_a_person_has_done(small):
     did(small, study, diligent, DONE)
     steps = []
 
-    @listens_for(small.engine, "begin")
-    def count(connection):
-        connection.connection.dbapi_connection.set_progress_handler(lambda: steps.append(1), 1)
+    @listens_for(small.engine, "checkout")
+    def count(raw, *_):
+        raw.set_progress_handler(lambda: steps.append(1), 1)
 
     costs = []
     for who in (fresh, diligent):

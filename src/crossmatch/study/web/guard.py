@@ -92,7 +92,7 @@ def visitor(campaign: Campaign, request: Request) -> Visitor | None:
         return None
     if not isinstance(number, int) or not 0 < number < 2**31:
         return None
-    with campaign.reading() as connection:
+    with campaign.asking() as connection:
         who = people.find(connection, number)
     if who is None or who.sessions != sessions:
         return None
