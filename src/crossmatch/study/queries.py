@@ -104,11 +104,15 @@ BAR_LIKES = {"sqlite": _bar_likes(sqlite.insert), "postgresql": _bar_likes(postg
 # -- a HIT
 
 LOAD_CLAIM = (
-    select(claim, hit.c.quiz, slot.c.claim.label("holder"), slot.c.lease, draft.c.number.label("draft"), draft.c.body)
+    select(claim.c.study, claim.c.hit, claim.c.slot, claim.c.person, claim.c.submitted, claim.c.event, hit.c.quiz,
+           slot.c.claim.label("holder"), slot.c.lease, draft.c.number.label("draft"), draft.c.body)
     .join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot)
     .outerjoin(draft, draft.c.claim == claim.c.id).where(claim.c.id == CLAIM)
 )  # fmt: skip
-LOAD_ITEMS = select(item).join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == HIT).order_by(hit_item.c.place)
+LOAD_ITEMS = (
+    select(item.c.id, item.c.key, item.c.images, item.c.captions, item.c.block, item.c.gold, item.c.body)
+    .join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == HIT).order_by(hit_item.c.place)
+)  # fmt: skip
 FIND_CLAIM = select(claim).where(claim.c.id == CLAIM, claim.c.person == PERSON)
 
 
