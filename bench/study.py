@@ -8,7 +8,8 @@ synchronous=FULL, PostgreSQL with fsync). The service is a process of its own, a
 `p95_ms` is the 95th percentile of the time of a whole judgement, `p95_request_ms` of a single request. Nobody thinks between two
 requests, so that 20 people who wait for 200 ms on average make 100 judgements a second and no more. `errors` are answers other
 than 200 (nothing is tried twice), `overshoot` are HITs with more answers than were asked for; afterwards the events are replayed
-and compared (`study verify`).
+and compared (`study verify`). `service_cpu_ms` is the processor time of the service for one judgement, its start included: it tells
+more than the clock where others use the machine too (`load_average`).
 
 The other cases: 100,000 items from a jsonl file in a new study, five answers wanted to each (limit: 60 s), and the owner's page of
 that study (limit: 1 s; the slowest of several visits, the first included).
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import sys
 import tempfile
 import threading
@@ -106,10 +109,17 @@ def overshoot(campaign):
         return connection.execute(select(func.count()).select_from(counted).where(counted.c.n > PEOPLE)).scalar_one()
 
 
+def cpu_of_services():
+    """Seconds of processor time of the services that have ended, starting up included."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
 def judged(folder, database, kind, annotators, judgements):
     campaign = campaign_of(folder, database, judgements)
     one = find_study(campaign)
     times, requests, errors = [], [], []
+    before = cpu_of_services()
     with service(folder) as base:
         gate = threading.Barrier(annotators + 1)
         people = [
@@ -123,6 +133,7 @@ def judged(folder, database, kind, annotators, judgements):
         for each in people:
             each.join()
         seconds = time.perf_counter() - begun
+    spent = cpu_of_services() - before
     with campaign.reading() as connection:
         far = progress(connection, one.id)
     found = verify(campaign)[0]
@@ -132,6 +143,7 @@ def judged(folder, database, kind, annotators, judgements):
         judgements_per_s=round(len(times) / seconds, 1), p50_ms=round(1000 * float(np.percentile(times, 50)), 1),
         p95_ms=round(1000 * float(np.percentile(times, 95)), 1), p95_request_ms=round(1000 * float(np.percentile(requests, 95)), 1),
         errors=len(errors), overshoot=overshoot(campaign),
+        service_cpu_ms=round(1000 * spent / max(len(times), 1), 1), load_average=round(os.getloadavg()[0], 1),
         missing=far.open + far.held, chain="holds", first_error=errors[0] if errors else "",
     )  # fmt: skip
     campaign.close()

@@ -19,6 +19,7 @@ from crossmatch.study import assign, people
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import Design, load_design
 from crossmatch.study.schema import claim, event, study
+from crossmatch.study.shown import Hit, load_hit
 from crossmatch.study.store import Campaign, create
 
 NOON = 1_700_000_000.0
@@ -116,12 +117,12 @@ def someone(campaign: Campaign, study_id: int, name: str = "") -> int:
 # -- working
 
 
-def hit_of(campaign: Campaign, claim_id: str, person_id: int | None = None) -> assign.Hit:
+def hit_of(campaign: Campaign, claim_id: str, person_id: int | None = None) -> Hit:
     with campaign.reading() as connection:
-        return assign.load_hit(connection, claim_id, person_id)
+        return load_hit(connection, claim_id, person_id)
 
 
-def answers_to(held: assign.Hit, match: str = "yes", wrong: bool = False) -> list[dict[str, object]]:
+def answers_to(held: Hit, match: str = "yes", wrong: bool = False) -> list[dict[str, object]]:
     """An answer to every item, gold ones as they must be, unless they are to be wrong."""
     out = []
     for one in held.items:

@@ -173,7 +173,7 @@ def test_a_verdict_counts_or_opens_the_hit_again(campaign, enter, doubtful, verd
     assert states(campaign) == ["done", "open", "open", "review"]
     assert "3 answers that count" in reviewer.get("/owner/pairs").text  # of bert alone
     answer = post(reviewer, f"/owner/pairs/hit/{made}/review", verdict=verdict, was="")
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/owner/pairs/review?done={verdict}")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/owner/pairs/review?done={verdict}&claim={made}")
     assert says in reviewer.get(answer.headers["location"]).text
     assert states(campaign) == after
     assert verdict_of(campaign, made) == (verdict, counted)
@@ -188,15 +188,21 @@ def test_a_verdict_counts_or_opens_the_hit_again(campaign, enter, doubtful, verd
 
 
 def test_two_reviewers_do_not_overrule_each_other_unseen(campaign, enter, doubtful):
-    _, _, made = doubtful
+    study_id, _, made = doubtful
     first, second = enter("reviewer", "rita"), enter("reviewer", "rolf")
     assert post(first, f"/owner/pairs/hit/{made}/review", verdict="approve", was="").status_code == 303
     assert post(second, f"/owner/pairs/hit/{made}/review", verdict="reject", was="").status_code == 409
     assert verdict_of(campaign, made) == ("approve", True)
     assert post(second, f"/owner/pairs/hit/{made}/review", verdict="reject", was="approve").status_code == 303
     assert verdict_of(campaign, made) == ("reject", False)
+    back = post(first, f"/owner/pairs/hit/{made}/review", verdict="approve", was="reject")
+    assert "done=approve" in back.headers["location"]  # its slot was still open
+    assert verdict_of(campaign, made) == ("approve", True)
+    post(first, f"/owner/pairs/hit/{made}/review", verdict="reject", was="approve")
+    for name in ("cleo", "dora"):
+        work(campaign, study_id, someone(campaign, study_id, name))
     kept = post(first, f"/owner/pairs/hit/{made}/review", verdict="approve", was="reject")
-    assert kept.headers["location"].endswith("done=kept")  # its slot is open again
+    assert "done=kept" in kept.headers["location"]  # others have the HIT
     assert verdict_of(campaign, made) == ("approve", False)
 
 
@@ -408,6 +414,10 @@ def test_a_reviewer_rejects_by_pressing_a_button(crowded, visit):
     before = page.locator(".reviews li").count()
     assert before > 0
     page.locator(".reviews li").first.get_by_role("button", name="Reject").click()
-    page.wait_for_url("**/review?done=reject")
+    page.wait_for_url("**/review?done=reject*")
     assert "Rejected" in page.locator(".note").first.inner_text()
     assert page.locator(".reviews li").count() == before - 1
+    page.get_by_role("button", name="Take it back").click()
+    page.wait_for_url("**/review?done=undo*")
+    assert "Taken back" in page.locator(".note").first.inner_text()
+    assert page.locator(".reviews li").count() == before

@@ -165,7 +165,7 @@ def test_the_code_comes_after_the_work_and_not_after_the_trial(begin, campaign, 
     page.click("text=Pause")
     page.wait_for_selector("text=What to do")
     assert page.locator("#code").count() == 0
-    page.click("button:text-is('Start')")
+    page.click("button:text-is('Go on')")
     page.wait_for_selector(".item")
     assert page.url == work
     answer_gold(page, lambda text: True)

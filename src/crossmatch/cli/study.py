@@ -171,7 +171,12 @@ def status_command(folder: Path, as_json: bool) -> None:
 )
 @click.option("--role", type=click.Choice(["annotator", "reviewer", "owner"]), default="annotator", show_default=True)
 @click.option("--url", default="http://127.0.0.1:8400", show_default=True, help="Under which they reach the service.")
-def invite_command(folder: Path, people: tuple[str, ...], listed: Path | None, role: str, url: str) -> None:
+@click.option(
+    "--study", "studies", multiple=True, help="Which study annotators see; may be repeated.  [default: all that there are]"
+)
+def invite_command(
+    folder: Path, people: tuple[str, ...], listed: Path | None, role: str, url: str, studies: tuple[str, ...]
+) -> None:
     """Print a personal link for each of these PEOPLE; who had one gets a new one, and the old one ends."""
     from crossmatch.study.people import invite, invited
 
@@ -180,7 +185,7 @@ def invite_command(folder: Path, people: tuple[str, ...], listed: Path | None, r
     if not known:
         raise WrongWords("nobody was named. Name people, or a list of them: --list people.csv")
     for name, tasks, share in known:
-        click.echo(f"{name}\t{url.rstrip('/')}/enter/{invite(campaign, name, role, tasks, share)}")
+        click.echo(f"{name}\t{url.rstrip('/')}/enter/{invite(campaign, name, role, tasks, share, studies or None)}")
 
 
 @study.command("export")

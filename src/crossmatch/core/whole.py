@@ -13,12 +13,12 @@ UNFINISHED = ".part"  # how the name of a file ends until it is complete
 
 
 @contextmanager
-def whole_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[BinaryIO]:
     """A file to fill. It takes its name, and the place of its predecessor, only once it is complete.
 
     Until then it stands beside its place under a name of its own, so that several processes may write the same file at once and
     the last one wins. An exception leaves nothing behind; a killed process leaves a file that ends in `UNFINISHED`. `durable`
-    waits for the disk: the name must never outlive the content when the power fails.
+    waits for the disk: the name must never outlive the content when the power fails. What is `private` nobody else may ever read.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with whole_file(Path(folder) / "a.txt") as file:
@@ -38,7 +38,7 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # a temporary file is private
+        os.chmod(temporary, 0o600 if private else 0o644)  # a temporary file is private
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

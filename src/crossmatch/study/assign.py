@@ -2,7 +2,8 @@
 
 - A slot is one answer that is wanted of a HIT. It is open, held by a person until its lease ends, under review, or done.
 - A person who holds a HIT gets it again, in the same order, until it is submitted or another one has taken it over.
-- A lease is looked at only when somebody claims: a slot whose lease has ended goes to the next who asks.
+- A lease is renewed by drafts, for a while. It is looked at only when somebody claims: a slot whose lease has ended goes to the
+  next who asks, before those that nobody had yet.
 - Who comes late finds the slot still theirs, and the answers count; or taken over, and they are kept, flagged, and do not count.
 - Nobody gets an item twice, in whatever HIT it is, nor takes part in two studies that exclude each other.
 """
@@ -10,29 +11,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events, queries
-from crossmatch.study.blind import order
-from crossmatch.study.design import Design, Question, check_answer, from_told
+from crossmatch.study.design import Design, check_answer
 from crossmatch.study.schema import claim, draft, exclusion, hit, member, slot, study
+from crossmatch.study.shown import Hit, NotYours, as_declared, design_of, load_hit, right
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
 Verdict = Literal["approve", "reject", "reassign"]
 VERDICTS: tuple[Verdict, ...] = ("approve", "reject", "reassign")
-
-
-class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
-    """A HIT that this person does not have, or that does not exist: which of the two is not told."""
+UNDO: Literal["undo"] = "undo"  # takes a verdict back
+LEASES = 4  # for so many a HIT is kept while drafts of it come; a page that is left open must not keep it from others for ever
 
 
 class Nothing(CrossmatchError):  # noqa: N818 - there is nothing to be had, which is no accident
@@ -43,39 +41,8 @@ class Nothing(CrossmatchError):  # noqa: N818 - there is nothing to be had, whic
         super().__init__(text)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """One item as one person sees it: `orders` say which image, caption or list stands at each place."""
-
-    item: int
-    key: str
-    block: str
-    images: tuple[str, ...]  # files, in the order shown
-    captions: tuple[str, ...]
-    orders: Mapping[str, tuple[int, ...]]
-    questions: tuple[Question, ...]
-    gold: Mapping[str, Any] | None
-    body: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {side: len(places) for side, places in self.orders.items()}
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A HIT in the hands of a person."""
-
-    claim: str
-    study: int
-    name: str
-    design: Design
-    person: int
-    hit: int
-    quiz: bool
-    items: tuple[Shown, ...]
-    submitted: bool
-    lease: float | None  # until when it is kept, if it still is
+class NotReviewed(CrossmatchError):  # noqa: N818 - it says what was not done
+    """What a reviewer said cannot be: the HIT is their own, or has gone to another person."""
 
 
 @dataclass(frozen=True)
@@ -99,43 +66,43 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
     with campaign.writing() as connection:
         _lock(connection, person_id)
         design = design_of(connection, study_id)
-        lease = now + 60 * design.recipe.lease_minutes
-        held = connection.execute(queries.UNFINISHED, who).first()
-        if held is not None and _kept(connection, held, lease):
+        begun = connection.execute(queries.UNFINISHED, who).all()
+        held = next((one for one in begun if one.theirs), None)
+        if held is not None and _kept(connection, held, design, now):
             return str(held.id)
         quiz = _needs_quiz(connection, design, study_id, person_id)
         when = {**who, "its_now": now, "its_limit": design.recipe.hits_per_person or queries.NO_LIMIT}
         if quiz and connection.execute(queries.FREE_AFTER_QUIZ, when).scalar() is not None:  # or they would answer it for nothing
             return _claim_quiz(connection, study_id, person_id, now)
         token = secrets.token_hex(16)
-        taking = {**when, "its_claim": token, "its_lease": lease}
+        taking = {**when, "its_claim": token, "its_lease": now + 60 * design.recipe.lease_minutes}
         free = None if quiz else connection.execute(queries.TAKE_SLOT, taking).first()
         if free is None:
             raise _why_nothing(connection, design, study_id, person_id, quiz)
-        token = _claimed(connection, study_id, person_id, free, token, now)
+        before = next((one.id for one in begun if one.hit == free.hit), None)
+        if before is None:
+            _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
+        else:  # who had lost this HIT has the same claim again, or they could submit it twice
+            token = before
+            connection.execute(update(claim).where(claim.c.id == token).values(slot=free.id))
+            connection.execute(update(slot).where(slot.c.id == free.id).values(claim=token))
         events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
         return token
 
 
-def _claimed(connection: Connection, study_id: int, person_id: int, free: Any, token: str, now: float) -> str:
-    """The claim on a slot that was just taken: who had lost this HIT has the same claim again, or they could submit it twice."""
-    mine = {"its_person": person_id, "its_study": study_id, "its_hit": free.hit}
-    before: str | None = connection.execute(queries.LOST_BEFORE, mine).scalar()
-    if before is None:
-        _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
-        return token
-    connection.execute(update(claim).where(claim.c.id == before).values(slot=free.id))
-    connection.execute(update(slot).where(slot.c.id == free.id).values(claim=before))
-    return before
+def holds(connection: Connection, study_id: int, person_id: int) -> bool:
+    """Whether a person has a HIT of this study that they may finish, even if it is closed by now; a quiz is none."""
+    begun = connection.execute(queries.UNFINISHED, {"its_person": person_id, "its_study": study_id})
+    return any(one.theirs and one.slot is not None for one in begun.all())
 
 
 def _new_claim(
     connection: Connection, token: str, study_id: int, hit_id: int, slot_id: int | None, person_id: int, now: float
 ) -> None:
-    """Write a claim down, and that this person has these items; who resumes has them already."""
+    """Write a claim down, and that this person has had its items."""
     values = {"id": token, "study": study_id, "hit": hit_id, "slot": slot_id, "person": person_id, "at": now}
     connection.execute(queries.NEW_CLAIM, values)
-    connection.execute(queries.TAKE_ITEMS[connection.dialect.name], {"its_person": person_id, "its_hit": hit_id})
+    connection.execute(queries.BAR_LIKES[connection.dialect.name], {"its_person": person_id, "its_hit": hit_id})
 
 
 def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int, quiz: bool) -> Nothing:
@@ -175,97 +142,29 @@ def _claim_quiz(connection: Connection, study_id: int, person_id: int, now: floa
     return token
 
 
-def _kept(connection: Connection, held: Any, lease: float) -> bool:
-    """Keep a HIT for longer, unless another has taken it over in this very moment; a quiz is nobody else's."""
+def _kept(connection: Connection, held: Any, design: Design, now: float) -> bool:
+    """Keep a HIT for longer, unless another has taken it over in this very moment; a quiz is nobody else's.
+
+    One whose lease has ended is anybody's who asks first: its own person has it as if they claimed it now.
+    """
     if held.slot is None:
         return True
+    ended = held.lease < now
+    lease = now + 60 * design.recipe.lease_minutes if ended else max(held.lease, _renewed(held, design, now))
     mine = {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease}
     return connection.execute(queries.KEEP_SLOT, mine).rowcount == 1
+
+
+def _renewed(held: Any, design: Design, now: float) -> float:
+    """Until when a claim is kept for who is at work on it."""
+    lease = 60 * design.recipe.lease_minutes
+    return float(min(now + lease, held.at + LEASES * lease))
 
 
 def _lock(connection: Connection, person_id: int) -> None:
     """One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait."""
     if connection.execute(queries.LOCK_PERSON, {"its_person": person_id}).first() is None:
         raise NotYours("there is no such person. Join the study first.")
-
-
-# -- what is shown
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of a study, and never changes."""
-
-    id: int
-    name: str
-    design: Design
-    seed: str
-
-
-# Of each database that is open. To read a design anew for every page would take longer than all the rest.
-_KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
-
-
-def facts_of(connection: Connection, study_id: int) -> Facts:
-    known = _KNOWN.setdefault(connection.engine, {})
-    if study_id not in known:
-        row = connection.execute(queries.FIND_STUDY, {"its_study": study_id}).first()
-        if row is None:
-            raise NotYours("there is no such study. Check the link.")
-        known[study_id] = Facts(row.id, row.name, from_told(row.design), row.seed)
-    return known[study_id]
-
-
-def design_of(connection: Connection, study_id: int) -> Design:
-    return facts_of(connection, study_id).design
-
-
-def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
-    """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
-    row = connection.execute(queries.LOAD_CLAIM, {"its_claim": claim_id}).first()
-    if row is None or (person_id is not None and row.person != person_id):
-        raise NotYours("there is no such page for you. Go back to the study, and begin again.")
-    known = facts_of(connection, row.study)
-    design, seed = known.design, known.seed
-    items = connection.execute(queries.LOAD_ITEMS, {"its_hit": row.hit}).all()
-    places = order(len(items), seed, claim_id, "items")
-    by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
-    shown = tuple(shown_item(design, items[n], seed, claim_id) for n in by_block)
-    lease = row.lease if row.holder == claim_id else None
-    return Hit(claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
-
-
-def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:
-    """An item with its images, captions or lists in the order drawn for this claim."""
-    lists = design.shows.lists
-    numbers = {"images": len(row.images), "captions": len(row.captions), "lists": lists}
-    orders = {
-        side: order(n, seed, claim_id, row.id, side) if side in design.shows.shuffle else tuple(range(n))
-        for side, n in numbers.items()
-    }
-    if lists:  # whole lists change places, and within a list the images stand as they were ranked
-        size = len(row.images) // lists
-        orders["images"] = tuple(which * size + n for which in orders["lists"] for n in range(size))
-    images, captions = tuple(row.images[n] for n in orders["images"]), tuple(row.captions[n] for n in orders["captions"])
-    return Shown(
-        row.id, row.key, row.block, images, captions,
-        orders, design.asked(row.block), row.gold, row.body,
-    )  # fmt: skip
-
-
-def as_declared(one: Shown, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer that names places on the page, by the places that the item declares."""
-    return {q.name: _declared(one, q, answer[q.name]) for q in one.questions if q.name in answer}
-
-
-def _declared(one: Shown, question: Question, value: Any) -> Any:
-    if not question.among or isinstance(value, float):
-        return value
-    if isinstance(value, list):
-        return [_declared(one, question, each) for each in value]
-    side, _, place = value.rpartition("-")
-    own = {option.value for option in question.options}
-    return value if value in own else f"{side}-{one.orders[question.among][int(place)]}"
 
 
 # -- submitting
@@ -276,12 +175,9 @@ def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, sec
     now = campaign.now()
     with campaign.writing() as connection:
         _lock(connection, person_id)
-        row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
-        if row is None:
-            raise NotYours("there is no such page for you. Go back to the study, and begin again.")
-        if row.submitted is not None:
-            return _receipt_again(connection, row)
         held = load_hit(connection, claim_id, person_id)
+        if held.submitted:
+            return _receipt_again(connection, held)
         answers = checked_answers(held, given)
         wrong = [
             one.key for one, answer in zip(held.items, answers, strict=True) if one.gold is not None and not right(one, answer)
@@ -295,8 +191,8 @@ def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, sec
             "wrong": wrong,
         }  # fmt: skip
         if held.quiz:
-            return _finish_quiz(connection, held, row, now, told)
-        return _finish_hit(connection, held, row, now, told)
+            return _finish_quiz(connection, held, now, told)
+        return _finish_hit(connection, held, now, told)
 
 
 def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
@@ -313,12 +209,7 @@ def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
     return out
 
 
-def right(one: Shown, answer: Mapping[str, Any]) -> bool:
-    """Whether a gold item was answered as it must be."""
-    return all(answer.get(name) in accepted for name, accepted in (one.gold or {}).items())
-
-
-def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
+def _finish_quiz(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
     passed = 1 - len(told["wrong"]) / len(held.items) >= held.design.recipe.quiz_share
     number = events.append(connection, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
     _close_claim(connection, held, now, number, counted=False, doubt=False)
@@ -327,15 +218,12 @@ def _finish_quiz(connection: Connection, held: Hit, row: Any, now: float, told: 
     return Receipt(held.claim, again=False, counted=False, late=False, passed=passed)
 
 
-def _finish_hit(connection: Connection, held: Hit, row: Any, now: float, told: dict[str, Any]) -> Receipt:
-    place = connection.execute(queries.LOCK_SLOT, {"its_slot": row.slot}).one()
-    late = place.claim != held.claim or place.lease < now
-    counted = place.claim == held.claim and place.state == "held"
+def _finish_hit(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
+    filled = {"its_slot": held.slot, "its_claim": held.claim, "its_state": "review" if told["wrong"] else "done"}
+    counted = connection.execute(queries.FILL_SLOT, filled).rowcount == 1  # else another has it by now
+    late = not counted or held.lease is None or held.lease < now
     number = events.append(connection, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
     _close_claim(connection, held, now, number, counted=counted, doubt=bool(told["wrong"]))
-    if counted:
-        state = "review" if told["wrong"] else "done"
-        connection.execute(queries.FILL_SLOT, {"its_slot": row.slot, "its_state": state})
     connection.execute(queries.COUNT_SUBMITTED, {"its_study": held.study, "its_person": held.person})
     return Receipt(held.claim, again=False, counted=counted, late=late)
 
@@ -343,13 +231,16 @@ def _finish_hit(connection: Connection, held: Hit, row: Any, now: float, told: d
 def _close_claim(connection: Connection, held: Hit, now: float, number: int, counted: bool, doubt: bool) -> None:
     done = {"its_claim": held.claim, "its_now": now, "its_number": number, "its_counted": counted, "its_doubt": doubt}
     connection.execute(queries.CLOSE_CLAIM, done)
-    connection.execute(queries.DONE_ITEMS, {"its_person": held.person, "its_hit": held.hit})
-    connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
+    connection.execute(queries.BAR_DONE, {"its_person": held.person, "its_hit": held.hit})
+    if held.draft[0]:
+        connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
 
 
-def _receipt_again(connection: Connection, row: Any) -> Receipt:
-    kept = events.body(connection, row.study, row.event)
-    return Receipt(row.id, again=True, counted=kept.get("counted", False), late=kept.get("late", False), passed=kept.get("passed"))
+def _receipt_again(connection: Connection, held: Hit) -> Receipt:
+    kept = events.body(connection, held.study, held.event or 0)
+    return Receipt(
+        held.claim, again=True, counted=kept.get("counted", False), late=kept.get("late", False), passed=kept.get("passed")
+    )
 
 
 def _times(seconds: Sequence[float] | None, n: int) -> list[float] | None:
@@ -363,15 +254,19 @@ def _times(seconds: Sequence[float] | None, n: int) -> list[float] | None:
 # -- drafts
 
 
-def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, body: Any) -> None:
-    """Keep what was answered so far; an older draft never replaces a newer one, and nothing follows a submission."""
+def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, body: Any) -> float | None:
+    """Keep what was answered so far; an older draft never replaces a newer one, and nothing follows a submission.
+
+    Who answers is at work: the lease is renewed, up to `LEASES` of them after the claim. Until when, if it was renewed.
+    """
+    now = campaign.now()
     with campaign.writing() as connection:
         _lock(connection, person_id)
         row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")
         if row.submitted is not None:
-            return
+            return None
         put = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
         new = put(draft).values(claim=claim_id, number=number, body=body)
         connection.execute(
@@ -379,41 +274,75 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
                 index_elements=[draft.c.claim], set_={"number": number, "body": body}, where=draft.c.number < number
             )
         )
-
-
-def draft_of(connection: Connection, claim_id: str) -> tuple[int, Any]:
-    row = connection.execute(queries.FIND_DRAFT, {"its_claim": claim_id}).first()
-    return (0, None) if row is None else (row.number, row.body)
+        longer = {"its_slot": row.slot, "its_claim": claim_id, "its_lease": _renewed(row, design_of(connection, row.study), now)}
+        renewed: float | None = connection.execute(queries.RENEW_SLOT, longer).scalar()
+        return renewed
 
 
 # -- reviewing
 
 
-def review(campaign: Campaign, claim_id: str, reviewer: int | None, verdict: Verdict) -> bool:
+def review(campaign: Campaign, claim_id: str, reviewer: int | None, verdict: Verdict | Literal["undo"]) -> bool:
     """What a reviewer says of a submitted HIT; whether its answers count afterwards.
 
     approve     they count
     reject      they do not count, are not paid, and the HIT is open for another person
     reassign    they do not count, are paid, and the HIT is open for another person
+    undo        nothing was said: they count, or wait for a reviewer, as when they were submitted
+
+    Who undoes or approves what was rejected takes the slot back, or another one of the HIT, if one is still open.
     """
-    if verdict not in VERDICTS:
-        raise CrossmatchError(f"the verdict is {str(verdict)[:40]!r}; one of {', '.join(VERDICTS)} was expected.")
+    if verdict not in (*VERDICTS, UNDO):
+        raise CrossmatchError(f"the verdict is {str(verdict)[:40]!r}; one of {', '.join((*VERDICTS, UNDO))} was expected.")
     now = campaign.now()
     with campaign.writing() as connection:
         row = connection.execute(select(claim).where(claim.c.id == claim_id).with_for_update()).first()
         if row is None or row.submitted is None or row.slot is None:
             raise NotYours("there is no submitted HIT of this name. Reload the page.")
-        place = connection.execute(select(slot).where(slot.c.id == row.slot).with_for_update()).one()
-        theirs = place.claim == claim_id and place.state in ("review", "done")
-        counted = theirs and verdict == "approve"
-        if counted:
-            connection.execute(update(slot).where(slot.c.id == row.slot).values(state="done"))
-        elif theirs:
-            free = {"state": "open", "person": None, "claim": None, "lease": None}
-            connection.execute(update(slot).where(slot.c.id == row.slot).values(**free))
-        connection.execute(update(claim).where(claim.c.id == claim_id).values(verdict=verdict, counted=counted))
-        events.append(connection, row.study, now, "review", reviewer, claim_id, verdict=verdict, counted=counted)
-        return counted
+        if reviewer is not None and answered(connection, reviewer, row.hit):
+            raise NotReviewed("you were given this HIT yourself, so another person must review it.")
+        if verdict == UNDO and row.verdict is None:
+            raise NotReviewed("nothing was said of this HIT yet, so there is nothing to undo. Reload the page.")
+        told = _free(connection, row) if verdict in ("reject", "reassign") else _count(connection, row, verdict)
+        said = None if verdict == UNDO else verdict
+        connection.execute(update(claim).where(claim.c.id == claim_id).values(verdict=said, counted=told["counted"]))
+        events.append(connection, row.study, now, "review", reviewer, claim_id, verdict=verdict, **told)
+        return bool(told["counted"])
+
+
+def answered(connection: Connection, person_id: int, hit_id: int) -> bool:
+    """Whether a person was given a HIT themselves: then they are no judge of it."""
+    mine = select(claim.c.id).where(claim.c.person == person_id, claim.c.hit == hit_id)
+    return connection.execute(mine.limit(1)).first() is not None
+
+
+def _free(connection: Connection, row: Any) -> dict[str, Any]:
+    """Open the slot of a HIT for another person, if these answers fill it."""
+    filled = (slot.c.id == row.slot, slot.c.claim == row.id, slot.c.state.in_(("review", "done")))
+    connection.execute(update(slot).where(*filled).values(state="open", person=None, claim=None, lease=0.0))
+    return {"counted": False}
+
+
+def _count(connection: Connection, row: Any, verdict: str) -> dict[str, Any]:
+    """Let the answers of a HIT count, if they did when they were submitted, and if its slot is still there for them."""
+    if not row.counted and not events.body(connection, row.study, row.event)["counted"]:
+        return {"counted": False}  # another had the HIT by then
+    free = select(slot.c.id, slot.c.number).where(slot.c.hit == row.hit, slot.c.state == "open")
+    nearest = free.order_by(slot.c.id != row.slot, slot.c.id).limit(1).with_for_update(skip_locked=True)
+    mine = select(slot.c.id, slot.c.number).where(slot.c.id == row.slot, slot.c.claim == row.id).with_for_update()
+    place = connection.execute(mine if row.counted else nearest).first()
+    if place is None and verdict == UNDO:
+        raise NotReviewed(
+            "the HIT has gone to another person meanwhile, so these answers cannot count again. Reassign it, and they are paid all "
+            "the same."
+        )
+    if place is None:
+        return {"counted": False}
+    state = "review" if verdict == UNDO and row.doubt else "done"
+    held = {"state": state, "person": row.person, "claim": row.id, "lease": None}
+    connection.execute(update(slot).where(slot.c.id == place.id).values(**held))
+    connection.execute(update(claim).where(claim.c.id == row.id).values(slot=place.id))
+    return {"counted": True, "slot": place.number}
 
 
 def set_open(campaign: Campaign, study_id: int, is_open: bool, by: int | None = None) -> None:

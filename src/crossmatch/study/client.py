@@ -1,7 +1,7 @@
 """A visitor of the service without a browser: what the pages do by HTTP, and nothing else.
 
 Everything that is asked again after a lost connection is safe to be asked again: a claim gives the HIT that one has, a submission
-that was taken is acknowledged once more. Joining is not repeated once it was sent: the name may be taken, by oneself.
+that was taken is acknowledged once more, and whoever has joined is let in again by the secret that they joined with.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from crossmatch.core.errors import CrossmatchError
 
 CSRF = re.compile(r'<meta name="csrf" content="([0-9a-zA-Z_.-]+)">')
+ENTRY = "crossmatch_entry"  # as `web.guard` calls it
 BUSY = (429, 500, 502, 503, 504)  # to be asked again
 LARGEST = 64 * 1024 * 1024  # bytes of an answer that are read
 
@@ -73,7 +75,8 @@ class Client:
 
     def join(self, link: str, person: str = "") -> str:
         """Join the study of this link, under a name; the name of the study."""
-        answer = self.ask("POST", f"/join/{quote(link)}", form={"person": person}, again=False)
+        self.cookies.setdefault(ENTRY, secrets.token_hex(16))
+        answer = self.ask("POST", f"/join/{quote(link)}", form={"person": person})
         where = answer.headers.get("location", "")
         if answer.status != 303 or not where.startswith("/s/"):
             raise Failed(answer.status, f"joining failed: {answer.said}")
@@ -136,8 +139,8 @@ class Client:
 
     # -- the wire
 
-    def ask(self, method: str, path: str, *, told: Any = None, form: Mapping[str, str] | None = None, again: bool = True) -> Answer:
-        """Send a request and read the answer; what may be sent again is, for as long as patience lasts."""
+    def ask(self, method: str, path: str, *, told: Any = None, form: Mapping[str, str] | None = None) -> Answer:
+        """Send a request and read the answer, again and again for as long as patience lasts."""
         body, headers = None, {"cookie": "; ".join(f"{k}={v}" for k, v in self.cookies.items())} if self.cookies else {}
         if told is not None:
             body, headers = json.dumps(told).encode(), {**headers, "content-type": "application/json", "x-csrf-token": self.csrf}
@@ -150,15 +153,13 @@ class Client:
                 answer = self._once(method, path, body, headers)
                 if answer.status not in BUSY or time.monotonic() > until:
                     return answer
-                if answer.status != 429 and not again:
-                    return answer
             except ConnectionRefusedError as error:  # nothing was sent
                 self.close()
                 if time.monotonic() > until:
                     raise Failed(0, f"{self.base} does not answer ({error}). Is the service running?") from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if not again or time.monotonic() > until:
+                if time.monotonic() > until:
                     raise Failed(0, f"{self.base} broke off ({type(error).__name__}: {error}).") from None
             time.sleep(wait)
             wait = min(2 * wait, 2.0)

@@ -1,7 +1,7 @@
 """The tables of a campaign.
 
 `event` is what happened, append-only and chained by hashes. Answers are read from it and stand nowhere else. The tables `slot`,
-`claim`, `taken` and `member` are what follows from the events, kept so that a claim is one statement; `study verify` makes
+`claim`, `barred` and `member` are what follows from the events, kept so that a claim is one statement; `study verify` makes
 them again from the events and compares.
 """
 
@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 FREE, HAD = text("state IN ('open', 'held')"), text("person IS NOT NULL")  # the rows that an index is of
+OPEN, LENT, BEGUN = text("state = 'open'"), text("lease IS NOT NULL"), text("submitted IS NULL")
 BUSY = text("state IN ('held', 'review')")  # few, and looked for by every page of an owner
 
 # A study of the campaign, as declared; people join by `link`.
@@ -93,7 +94,7 @@ person = Table(
     Column("at", Float, nullable=False),
 )  # fmt: skip
 
-# A person in a study: what they agreed to, and how far they are.
+# A person in a study that they were invited to or joined: what they agreed to, and how far they are.
 member = Table(
     "member", metadata,
     Column("study", ForeignKey("study.id"), nullable=False),
@@ -115,9 +116,11 @@ slot = Table(
     Column("state", String(6), nullable=False, server_default="open"),
     Column("person", ForeignKey("person.id")),
     Column("claim", String(32)),
-    Column("lease", Float),
+    Column("lease", Float),  # until when it is held; 0 where it was opened again: then it is free as one whose lease has ended
     UniqueConstraint("hit", "number"),
     Index("slot_free", "study", "id", sqlite_where=FREE, postgresql_where=FREE),
+    Index("slot_open", "study", "id", "hit", sqlite_where=OPEN, postgresql_where=OPEN),  # all that a claim asks of it
+    Index("slot_lent", "study", "id", "hit", "lease", sqlite_where=LENT, postgresql_where=LENT),
     Index("slot_busy", "study", "state", sqlite_where=BUSY, postgresql_where=BUSY),
     Index("slot_of_person", "hit", "person", unique=True, sqlite_where=HAD, postgresql_where=HAD),
     Index("slot_held", "person", "study"),
@@ -137,18 +140,18 @@ claim = Table(
     Column("verdict", String(8)),  # what a reviewer said: approve, reject, reassign
     Column("doubt", Boolean, nullable=False, server_default=text("false")),  # a gold question was answered wrong
     Column("counted", Boolean, nullable=False, server_default=text("false")),  # whether its answers are among the results
-    Index("claim_of_person", "person", "study"),
+    Index("claim_of_person", "person", "study", "slot"),
+    Index("claim_unfinished", "person", "study", sqlite_where=BEGUN, postgresql_where=BEGUN),
     Index("claim_by_study", "study", "submitted"),
 )  # fmt: skip
 
-# Nobody gets an item twice, in whatever HIT it is.
-taken = Table(
-    "taken", metadata,
+# Nobody gets an item twice: the HITs that a person has answered, and those that share an item with one that they were given.
+barred = Table(
+    "barred", metadata,
     Column("person", ForeignKey("person.id"), nullable=False),
-    Column("item", ForeignKey("item.id"), nullable=False),
     Column("hit", ForeignKey("hit.id"), nullable=False),
-    Column("done", Boolean, nullable=False, server_default=text("false")),
-    PrimaryKeyConstraint("person", "item"),
+    PrimaryKeyConstraint("person", "hit"),
+    sqlite_with_rowid=False,
 )  # fmt: skip
 
 draft = Table(

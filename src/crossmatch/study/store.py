@@ -9,7 +9,7 @@ pictures/        what people are shown, encoded anew
 from __future__ import annotations
 
 import json
-import os
+import math
 import secrets
 import sqlite3
 import time
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.db", "pictures"
-FORMAT = 1
+FORMAT = 2
 SECRET_BYTES = 32
+IDLE_S = 2.0  # after which a connection is tried before it is used
 PATIENCE_MS = 20_000  # that a writer waits for another one
 
 
@@ -78,14 +79,29 @@ class Campaign:
         """A transaction that may write. On SQLite it is the only one from its beginning on, and the threads of a process take
         turns: SQLite lets those who wait for each other sleep and try again, and some of them starve.
         """
-        with self.turns if self.engine.dialect.name == "sqlite" else nullcontext(), self.engine.begin() as connection:
-            yield connection
+        is_sqlite = self.engine.dialect.name == "sqlite"
+        with self.turns if is_sqlite else nullcontext(), self.engine.connect() as connection:
+            if is_sqlite:
+                _begin(connection, "BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads, waits for nobody, and sees one state of everything."""
-        alike = {"isolation_level": "REPEATABLE READ"} if self.engine.dialect.name == "postgresql" else {}  # SQLite has no other
-        with self.engine.connect().execution_options(reads=True, **alike) as connection:
+        with self.engine.connect() as connection:
+            if self.engine.dialect.name == "sqlite":
+                _begin(connection, "BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")  # SQLite has no other
+            yield connection
+
+    @contextmanager
+    def asking(self) -> Iterator[Connection]:
+        """For one statement that reads: it needs no transaction, whose beginning and end would take longer than itself."""
+        with self.engine.connect() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
     def close(self) -> None:
@@ -109,17 +125,15 @@ def create(folder: Path, database: str = "", now: Callable[[], float] = time.tim
     except BaseException:
         _emptied(folder)
         raise
-    with whole_file(folder / DESCRIPTION, durable=True) as file:
+    with whole_file(folder / DESCRIPTION, durable=True, private=True) as file:  # a URL may hold a password
         file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
-    os.chmod(folder / DESCRIPTION, 0o600)  # a URL may hold a password
     return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
 
 
 def _begun(folder: Path, database: str) -> Engine:
     """The secret and the tables of a new campaign; one database holds one campaign."""
-    handle = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(secrets.token_hex(SECRET_BYTES))
+    with whole_file(folder / SECRET, durable=True, private=True) as file:
+        file.write(secrets.token_hex(SECRET_BYTES).encode())
     engine = connect(folder, database)
     from sqlalchemy import inspect
     from sqlalchemy.exc import DBAPIError
@@ -187,10 +201,8 @@ def connect(folder: Path, database: str) -> Engine:
         if not database.startswith(("postgresql://", "postgresql+psycopg://")):
             raise WrongWords("the database is no PostgreSQL URL; postgresql://user:password@host/name was expected.")
         try:
-            return create_engine(
-                database.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20, max_overflow=20, pool_pre_ping=True,
-                isolation_level="READ COMMITTED",
-            )  # fmt: skip
+            url = database.replace("postgresql://", "postgresql+psycopg://", 1)
+            return _awake(create_engine(url, pool_size=20, max_overflow=20, isolation_level="READ COMMITTED"))
         except ArgumentError as error:
             raise WrongWords(f"the database URL cannot be read ({error}).") from None
         except ImportError:
@@ -211,12 +223,36 @@ def connect(folder: Path, database: str) -> Engine:
         ):
             raw.execute(f"PRAGMA {setting}")
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        reads = connection.get_execution_options().get("reads")
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    return engine
+
+
+def _awake(engine: Engine) -> Engine:
+    """Connections that have lain idle are tried before they are used: the server may have been started anew.
+
+    SQLAlchemy's own `pool_pre_ping` tries them every time, which is a fifth of all that goes to and fro in a judgement.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.exc import DisconnectionError
+
+    @event.listens_for(engine, "checkin")
+    def put_back(_: Any, record: Any) -> None:
+        record.info["idle since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def try_it(raw: Any, record: Any, _: Any) -> None:
+        if time.monotonic() - record.info.get("idle since", math.inf) > IDLE_S:
+            try:
+                engine.dialect.do_ping(raw)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error  # it is thrown away, and a new one is made
 
     return engine
+
+
+def _begin(connection: Connection, how: str) -> None:
+    """Begin a transaction of SQLite. A listener of SQLAlchemy's would do, too, but then every statement looks for listeners."""
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute(how)
 
 
 def _tables() -> Any:

@@ -18,9 +18,10 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.study.assign import VERDICTS, design_of
+from crossmatch.study.assign import VERDICTS
 from crossmatch.study.design import ONE, Design, Question
 from crossmatch.study.schema import claim, event, hit, hit_item, item
+from crossmatch.study.shown import design_of
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
@@ -264,7 +265,7 @@ class Tally:
 
     def _reviewed(self, number: int, submission: int, body: Mapping[str, Any]) -> None:
         row = bisect_left(self._work["event"], submission)
-        self._work["verdict"][row] = VERDICTS.index(body["verdict"])
+        self._work["verdict"][row] = VERDICTS.index(body["verdict"]) if body["verdict"] in VERDICTS else NO  # undone
         self._work["counted"][row] = body["counted"]
         self._changed = number
 

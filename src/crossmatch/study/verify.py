@@ -18,11 +18,12 @@ from sqlalchemy import Connection, select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events
-from crossmatch.study.assign import design_of
+from crossmatch.study.assign import UNDO
 from crossmatch.study.content import content_hash
 from crossmatch.study.people import sealed
 from crossmatch.study.pictures import SUFFIX, is_whole
-from crossmatch.study.schema import claim, exclusion, hit, hit_item, item, member, person, slot, study, taken
+from crossmatch.study.schema import barred, claim, exclusion, hit, hit_item, item, member, person, slot, study
+from crossmatch.study.shown import design_of
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
@@ -94,7 +95,7 @@ def verify_study(campaign: Campaign, study_id: int, name: str) -> Verified:
         _compare(name, "people", told.members, _seen_members(connection, study_id))
         _require_names(campaign, connection, told, name)
         parts = _parts(connection, study_id)
-        _compare(name, "items", _taken(told, parts), _seen_taken(connection, study_id))
+        _compare(name, "HITs that people may not have", _barred(told, parts), _seen_barred(connection, study_id))
         shown = {file for row in connection.execute(select(item.c.images).where(item.c.study == study_id)) for file in row.images}
     _require_once(told, parts, name)
     _require_pictures(campaign, shown, name)
@@ -173,16 +174,22 @@ def _parts(connection: Connection, study_id: int) -> dict[int, set[int]]:
     return out
 
 
-def _taken(told: Replayed, parts: Mapping[int, set[int]]) -> dict[Place, tuple[int, bool]]:
-    """Of a person and an item: in which HIT they had it, and whether they answered it."""
-    return {
-        (one.person, each): (one.hit, one.submitted is not None) for one in told.claims.values() for each in parts.get(one.hit, ())
+def _barred(told: Replayed, parts: Mapping[int, set[int]]) -> dict[tuple[int, int], bool]:
+    """Of a person: the HITs that they answered, and those that share an item with one that they had."""
+    homes: dict[int, set[int]] = {}
+    for each, items in parts.items():
+        for one in items:
+            homes.setdefault(one, set()).add(each)
+    likes = {
+        each: {other for one in items if len(homes[one]) > 1 for other in homes[one]} - {each} for each, items in parts.items()
     }
+    out = {(one.person, other): True for one in told.claims.values() for other in likes[one.hit]}
+    return out | {(one.person, one.hit): True for one in told.claims.values() if one.submitted is not None}
 
 
-def _seen_taken(connection: Connection, study_id: int) -> dict[Place, tuple[int, bool]]:
-    rows = connection.execute(select(taken).join(item, item.c.id == taken.c.item).where(item.c.study == study_id))
-    return {(row.person, row.item): (row.hit, row.done) for row in rows}
+def _seen_barred(connection: Connection, study_id: int) -> dict[tuple[int, int], bool]:
+    rows = connection.execute(select(barred).join(hit, hit.c.id == barred.c.hit).where(hit.c.study == study_id))
+    return {(row.person, row.hit): True for row in rows}
 
 
 def _require_names(campaign: Campaign, connection: Connection, told: Replayed, name: str) -> None:
@@ -241,7 +248,7 @@ def _follow(told: Replayed, row: Any, body: dict[str, Any], name: str) -> None:
     elif row.kind == "submit":
         _submitted(told, row, body, name)
     elif row.kind == "review":
-        _reviewed(told, row, body)
+        _reviewed(told, row, body, name)
 
 
 def _claimed(told: Replayed, row: Any, body: Mapping[str, Any], name: str) -> None:
@@ -275,9 +282,14 @@ def _submitted(told: Replayed, row: Any, body: Mapping[str, Any], name: str) -> 
         told.done[one.at] = row.claim
 
 
-def _reviewed(told: Replayed, row: Any, body: Mapping[str, Any]) -> None:
+def _reviewed(told: Replayed, row: Any, body: Mapping[str, Any], name: str) -> None:
     one = told.claims[row.claim]
-    one.verdict, one.counted = body["verdict"], body["counted"]
-    if not one.counted and one.at is not None and told.done.get(one.at) == row.claim:
+    one.verdict, one.counted = None if body["verdict"] == UNDO else body["verdict"], body["counted"]
+    if one.counted:
+        one.at = (one.hit, body["slot"])
+        if told.holder.setdefault(one.at, row.claim) != row.claim:
+            raise CrossmatchError(f"{name}: event {row.number} takes back a slot that was another's. Compare with a copy.")
+        told.done[one.at] = row.claim
+    elif one.at is not None and told.done.get(one.at) == row.claim:
         del told.done[one.at]
         told.holder.pop(one.at, None)

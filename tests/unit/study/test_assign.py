@@ -4,8 +4,9 @@ import pytest
 from sqlalchemy import func, select, update
 
 from crossmatch.study import people
-from crossmatch.study.assign import NotYours, claim_hit, keep_draft, review, set_open, submit
-from crossmatch.study.schema import claim, member, slot, taken
+from crossmatch.study.assign import LEASES, NotReviewed, claim_hit, keep_draft, review, set_open, submit
+from crossmatch.study.schema import barred, claim, event, member, slot
+from crossmatch.study.shown import NotYours
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, a_study, answers_to, book, hit_of, in_parallel, refused, row_of, someone, work
 
@@ -346,6 +347,115 @@ def test_what_was_taken_is_done_when_it_is_submitted_and_reviews_do_not_give_it_
     mine = work(campaign, study, anna)
     review(campaign, mine, None, "reject")
     with campaign.reading() as connection:
-        assert set(connection.execute(select(taken.c.done)).scalars()) == {True}
+        assert connection.execute(select(barred.c.hit)).scalars().all() == [row_of(campaign, mine).hit]
         assert connection.execute(select(member.c.submitted)).scalar_one() == 1
     assert row_of(campaign, claim_hit(campaign, study, anna)).hit != row_of(campaign, mine).hit
+
+
+# Leases of those who are at work
+
+
+def test_a_draft_renews_the_lease_up_to_a_bound(campaign, clock):
+    study = a_study(campaign, items=3)
+    anna, ben = someone(campaign, study), someone(campaign, study)
+    mine = claim_hit(campaign, study, anna)
+    begun = clock()
+    for n in range(1, 6):
+        clock.wait(50)
+        until = min(clock() + 3600, begun + LEASES * 3600)
+        renewed = until if n < 5 else None  # the fifth comes after the last of four hours
+        assert keep_draft(campaign, mine, anna, n, [{"match": "no"}]) == renewed
+        assert state_of(campaign, mine).lease == min(until, begun + LEASES * 3600)
+        if n < 5:
+            assert refused(campaign, study, ben) == "none"
+    assert claim_hit(campaign, study, ben) != mine
+    assert keep_draft(campaign, mine, anna, 9, [{"match": "no"}]) is None  # it is another's now
+    verify(campaign)
+
+
+def test_nobody_keeps_a_hit_by_opening_it_again_and_again(campaign, clock):
+    study = a_study(campaign, items=3)
+    anna = someone(campaign, study)
+    mine = claim_hit(campaign, study, anna)
+    begun = clock()
+    for _ in range(10):
+        clock.wait(50)
+        if clock() <= begun + LEASES * 3600:
+            assert claim_hit(campaign, study, anna) == mine
+    assert state_of(campaign, mine).lease == begun + LEASES * 3600
+
+
+# Verdicts that are taken back
+
+
+def undone(campaign, study, wrong, verdict="reject"):
+    """A HIT that was rejected by mistake, and the verdict taken back."""
+    mine = work(campaign, study, someone(campaign, study), wrong=wrong)
+    review(campaign, mine, None, verdict)
+    return mine, review(campaign, mine, None, "undo")
+
+
+@pytest.mark.parametrize("verdict", ["reject", "reassign"])
+@pytest.mark.parametrize(("wrong", "state"), [(False, "done"), (True, "review")])
+def test_a_rejection_is_undone_as_long_as_nobody_has_the_hit(campaign, wrong, state, verdict):
+    study = a_study(campaign, *GOLDEN, items=3, golden=1)
+    mine, counts = undone(campaign, study, wrong, verdict)
+    row, place = row_of(campaign, mine), state_of(campaign, mine)
+    assert (counts, row.counted, row.verdict, place.state, place.claim) == (True, True, None, state, mine)
+    assert refused(campaign, study, someone(campaign, study)) == "none"
+    assert verify(campaign)[0].answers == 5
+    assert sum(kind == "review" for kind in kinds(campaign)) == 2  # both are told
+
+
+def kinds(campaign):
+    with campaign.reading() as connection:
+        return connection.execute(select(event.c.kind)).scalars().all()
+
+
+def test_a_rejection_is_not_undone_once_another_has_the_hit(campaign):
+    study = a_study(campaign, items=3)
+    mine = work(campaign, study, someone(campaign, study))
+    review(campaign, mine, None, "reject")
+    theirs = claim_hit(campaign, study, someone(campaign, study))
+    before = len(kinds(campaign))
+    with pytest.raises(NotReviewed, match=r"gone to another person meanwhile.*Reassign"):
+        review(campaign, mine, None, "undo")
+    assert (len(kinds(campaign)), row_of(campaign, mine).verdict) == (before, "reject")
+    assert review(campaign, mine, None, "reassign") is False
+    assert state_of(campaign, theirs).claim == theirs
+    verify(campaign)
+
+
+def test_answers_that_were_rejected_count_in_any_slot_of_the_hit_that_is_still_open(campaign):
+    study = a_study(campaign, "recipe.people=2", items=3)
+    mine = work(campaign, study, someone(campaign, study))
+    review(campaign, mine, None, "reject")
+    work(campaign, study, someone(campaign, study))  # in the slot that was opened
+    assert review(campaign, mine, None, "undo") is True
+    assert refused(campaign, study, someone(campaign, study)) == "none"
+    assert verify(campaign)[0].answers == 6
+
+
+def test_there_is_nothing_to_undo_where_nothing_was_said(campaign):
+    study = a_study(campaign, items=3)
+    mine = work(campaign, study, someone(campaign, study))
+    with pytest.raises(NotReviewed, match="nothing to undo"):
+        review(campaign, mine, None, "undo")
+
+
+# Nobody judges their own work
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject", "reassign", "undo"])
+def test_nobody_reviews_a_hit_that_they_were_given_themselves(campaign, verdict):
+    study = a_study(campaign, "recipe.people=2", items=3)
+    rita = people.enter(campaign, people.invite(campaign, "rita", "reviewer")).id
+    people.agree(campaign, study, rita)
+    others = work(campaign, study, someone(campaign, study))
+    review(campaign, others, rita, "approve")
+    mine = work(campaign, study, rita)
+    for each in (mine, others):
+        with pytest.raises(NotReviewed, match="given this HIT yourself"):
+            review(campaign, each, rita, verdict)
+    assert row_of(campaign, mine).verdict is None
+    assert review(campaign, mine, None, "approve")

@@ -17,8 +17,9 @@ from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import people
-from crossmatch.study.assign import VERDICTS, Nothing, NotYours, claim_hit, keep_draft, review, set_open, submit
+from crossmatch.study.assign import LEASES, VERDICTS, Nothing, NotReviewed, claim_hit, keep_draft, review, set_open, submit
 from crossmatch.study.schema import claim, hit_item, slot
+from crossmatch.study.shown import NotYours
 from crossmatch.study.store import create
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, someone
@@ -35,6 +36,7 @@ class Slot:
     state: str = "open"
     claim: str = ""
     until: float = 0.0
+    again: bool = False  # opened again by a reviewer
 
 
 @dataclass
@@ -45,8 +47,12 @@ class Mine:
     person: int
     hit: int
     slot: int
+    at: float = 0.0
     submitted: bool = False
     counted: bool = False
+    had_counted: bool = False
+    doubt: bool = False
+    verdict: str | None = None
 
 
 @dataclass
@@ -73,8 +79,9 @@ class Model:
         done = [one for one in mine if one.study == study and one.submitted]
         if not self.open[study] or any(one.study != study for one in mine) or (study == 1 and len(done) >= LIMIT):
             return None
-        for number, one in self.slots.items():
-            if self.studies[number] != study or not (one.state == "open" or (one.state == "held" and one.until < now)):
+        back = [n for n, one in self.slots.items() if one.again or (one.state == "held" and one.until < now)]
+        for number in [*back, *(n for n, one in self.slots.items() if one.state == "open")]:  # what came back goes first
+            if self.studies[number] != study:
                 continue
             hit, had = self.hits[number], self.had.get(person, {})
             seen = any(each in had and had[each] != hit for each in self.items[hit])
@@ -130,13 +137,14 @@ class Rules(RuleBasedStateMachine):
             return multiple()
         if before is not None:
             assert token == before
-            model.slots[model.claims[token].slot].until = lease
+            place = model.slots[model.claims[token].slot]
+            place.until = lease if place.until < self.clock() else max(place.until, self.renewed(token))
             return multiple()
         assert number is not None, f"the model has nothing for {who}"
         hit = model.hits[number]
         lost = next((t for t, one in model.claims.items() if (one.person, one.hit, one.submitted) == (who, hit, False)), None)
         assert lost in (None, token)
-        model.claims[token] = Mine(study, who, hit, number)
+        model.claims[token] = Mine(study, who, hit, number, self.clock() if lost is None else model.claims[token].at)
         model.slots[number] = Slot("held", token, lease)
         for each in model.items[hit]:
             model.had.setdefault(who, {})[each] = hit
@@ -147,6 +155,18 @@ class Rules(RuleBasedStateMachine):
             return claim_hit(self.campaign, study, who)
         except Nothing:
             return None
+
+    def renewed(self, token):
+        return min(self.clock() + 60 * LEASE, self.model.claims[token].at + LEASES * 60 * LEASE)
+
+    @rule(token=claims)
+    def draft(self, token):
+        """Whoever is at work keeps the HIT, but not for ever."""
+        one = self.model.claims[token]
+        place, until = self.model.slots[one.slot], self.renewed(token)
+        longer = not one.submitted and place.claim == token and place.state == "held" and place.until < until
+        assert keep_draft(self.campaign, token, one.person, 1, []) == (until if longer else None)
+        place.until = until if longer else place.until
 
     @rule(token=claims, wrong=st.booleans(), match=st.sampled_from(["yes", "no"]))
     def submit(self, token, wrong, match):
@@ -159,7 +179,7 @@ class Rules(RuleBasedStateMachine):
         counts = place.state == "held" and place.claim == token
         late = not counts or place.until < self.clock()
         assert (receipt.counted, receipt.late) == (counts, late)
-        one.submitted, one.counted = True, counts
+        one.submitted, one.counted, one.had_counted, one.doubt = True, counts, counts, wrong
         if counts:
             place.state = "review" if wrong else "done"
 
@@ -189,12 +209,38 @@ class Rules(RuleBasedStateMachine):
                 review(self.campaign, token, None, verdict)
                 raise AssertionError("what was not submitted was reviewed")
             return
-        place = self.model.slots[one.slot]
-        theirs = place.claim == token and place.state in ("review", "done")
-        one.counted = theirs and verdict == "approve"
+        if verdict == "approve":
+            self.count(token, "done")
+        elif one.counted:
+            one.counted, self.model.slots[one.slot] = False, Slot(again=True)
+        one.verdict = verdict
         assert review(self.campaign, token, None, verdict) is one.counted
-        if theirs:
-            self.model.slots[one.slot] = Slot("done", token) if one.counted else Slot()
+
+    @rule(token=claims)
+    def undo(self, token):
+        one = self.model.claims[token]
+        possible = one.verdict is not None and (one.counted or not one.had_counted or self.open_slot(one) is not None)
+        try:
+            found = review(self.campaign, token, None, "undo")
+        except (NotReviewed, NotYours):
+            assert not possible
+            return
+        assert possible
+        self.count(token, "review" if one.doubt else "done")
+        one.verdict = None
+        assert found is one.counted
+
+    def open_slot(self, one):
+        """Where answers could count again: their own slot, or else another one of the HIT that nobody has."""
+        rest = [n for n, each in self.model.slots.items() if self.model.hits[n] == one.hit and each.state == "open"]
+        return min(rest, key=lambda n: (n != one.slot, n), default=None)
+
+    def count(self, token, state):
+        one = self.model.claims[token]
+        number = one.slot if one.counted else self.open_slot(one) if one.had_counted else None
+        one.counted = number is not None
+        if number is not None:
+            one.slot, self.model.slots[number] = number, Slot(state, token)
 
     @rule(token=consumes(claims))
     def vanish(self, token):

@@ -16,7 +16,7 @@ from sqlalchemy import update
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import assign, people
 from crossmatch.study.annotators import Annotator, Faces, Habits, Key, Tally, is_right, work
-from crossmatch.study.client import Client, Failed
+from crossmatch.study.client import ENTRY, Client, Failed
 from crossmatch.study.design import load_design, presets
 from crossmatch.study.ideal import Seen, ideal
 from crossmatch.study.items import begin_study, read_items
@@ -24,7 +24,7 @@ from crossmatch.study.said import counted, everything, find_study, progress
 from crossmatch.study.schema import slot
 from crossmatch.study.simulate import NAME, key_of, service, simulate
 from crossmatch.study.verify import verify
-from crossmatch.study.web.annotate import payload
+from crossmatch.study.web.faces import payload
 from crossmatch.study.worlds import known_of, world_items
 from study_lab import link_of, new_campaign
 
@@ -47,7 +47,7 @@ class AtHand:
             return error.why
         with self.campaign.reading() as connection:
             self.held = assign.load_hit(connection, claim, self.person)
-            return payload(connection, self.held)
+            return payload(self.held)
 
     def picture(self, path):
         *_, place, n = path.split("/")
@@ -403,12 +403,14 @@ def test_a_submission_is_sent_again_when_its_answer_is_lost(trouble):
         client.close()
 
 
-def test_joining_is_not_sent_again(tmp_path):
-    with shaky([None, RECEIPT]) as (base, asked):
+def test_whoever_joined_and_lost_the_answer_is_let_in(small):
+    made = begun(small, "sts", n=2)
+    with service(small.folder) as base:
         client = Client(base)
-        with pytest.raises(Failed, match="broke off"):
-            client.join("link", "anna")
-        assert len(asked) == 1
+        client.join(link_of(small, made), "anna")
+        client.cookies = {ENTRY: client.cookies[ENTRY]}  # as if nothing had come back
+        assert client.join(link_of(small, made), "anna") == "sts"
+        assert client.claim()["items"]
         client.close()
 
 

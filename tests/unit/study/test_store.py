@@ -3,6 +3,7 @@
 import os
 import stat
 
+import psycopg
 import pytest
 from sqlalchemy import insert, select, text
 
@@ -140,3 +141,15 @@ def test_a_transaction_that_fails_leaves_nothing(campaign):
 def test_the_url_of_the_database_is_kept(campaign):
     assert described(campaign.folder).startswith("postgresql" if campaign.engine.dialect.name == "postgresql" else "")
     assert isinstance(campaign.now, Clock)
+
+
+def test_connections_that_the_server_has_closed_are_replaced(request, tmp_path, monkeypatch):
+    """As after a restart of PostgreSQL: those that were idle are tried first, and nobody sees an error."""
+    monkeypatch.setattr("crossmatch.study.store.IDLE_S", -1.0)
+    with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
+        study = a_study(campaign)
+        with psycopg.connect(request.getfixturevalue("postgres_url"), autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        for opened in (campaign.asking, campaign.reading, campaign.writing):
+            with opened() as connection:
+                assert connection.execute(text("SELECT count(*) FROM study")).scalar_one() == study

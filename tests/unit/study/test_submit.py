@@ -7,11 +7,12 @@ from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import people
-from crossmatch.study.assign import NotYours, claim_hit, draft_of, keep_draft, review, submit
+from crossmatch.study.assign import claim_hit, keep_draft, review, submit
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
 from crossmatch.study.people import Person, completion
 from crossmatch.study.schema import draft, slot
+from crossmatch.study.shown import NotYours
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, a_study, answers_to, book, design_of, hit_of, in_parallel, refused, row_of, someone, work
 
@@ -248,7 +249,7 @@ def test_only_submitted_hits_are_reviewed_and_by_words_that_are_known(campaign):
         with pytest.raises(NotYours):
             review(campaign, token, None, "approve")
     submit(campaign, mine, anna, THREE)
-    with pytest.raises(CrossmatchError, match="one of approve, reject, reassign was expected"):
+    with pytest.raises(CrossmatchError, match="one of approve, reject, reassign, undo was expected"):
         review(campaign, mine, None, "praise")
 
 
@@ -265,8 +266,7 @@ def test_a_quiz_is_not_reviewed(small):
 
 
 def drafted(campaign, claim_id):
-    with campaign.reading() as connection:
-        return draft_of(connection, claim_id)
+    return hit_of(campaign, claim_id).draft
 
 
 def test_an_older_draft_never_replaces_a_newer_one(campaign):

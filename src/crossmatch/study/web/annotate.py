@@ -10,15 +10,20 @@ from starlette.responses import JSONResponse, Response
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import assign, people
-from crossmatch.study.assign import Hit, Nothing, NotYours, Shown
-from crossmatch.study.design import ONE, Question, Shows, from_told
-from crossmatch.study.schema import item, study
+from crossmatch.study.assign import Nothing
+from crossmatch.study.design import from_told
+from crossmatch.study.people import Person
+from crossmatch.study.schema import item, member, study
+from crossmatch.study.shown import NotYours, Shown, load_hit, number_of, shown_item
+from crossmatch.study.web.faces import example, payload
 from crossmatch.study.web.guard import (
     FIELD,
     HEADER,
     Refused,
     Visitor,
+    entry_of,
     form_of,
+    give_entry,
     json_of,
     open_session,
     require,
@@ -31,7 +36,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 PLATFORMS = ("PROLIFIC_PID", "workerId", "person")  # parameters of a link by which platforms tell who comes
-LETTERS = "ABCDEFGHIJ"
 ENDS = ("none", "limit", "closed", "qualify", "excluded")  # why the page of a HIT sends people back to the study
 
 
@@ -39,7 +43,7 @@ ENDS = ("none", "limit", "closed", "qualify", "excluded")  # why the page of a H
 
 
 async def home(request: Request) -> Response:
-    """Where to go: to the studies that are open for a person, or to the owner's page."""
+    """Where to go: to a person's own studies, or to the owner's page."""
     site = site_of(request)
 
     def shown() -> Response:
@@ -47,11 +51,17 @@ async def home(request: Request) -> Response:
         if who is not None and who.person.role != "annotator":
             return see("/owner")
         with site.campaign.reading() as connection:
-            rows = connection.execute(select(study.c.name, study.c.design).where(study.c.open).order_by(study.c.id)).all()
-        studies = [{"name": row.name, "title": row.design["title"]} for row in rows] if who else []
-        return site.page("home.html", who, studies=studies)
+            rows = _own_studies(connection, who.person.id) if who else []
+        return site.page("home.html", who, studies=[{"name": row.name, "title": row.design["title"]} for row in rows])
 
     return await run_in_threadpool(shown)
+
+
+def _own_studies(connection: Connection, person_id: int) -> list[Any]:
+    """The studies that a person was invited to or joined: those that are open, and those of which they still hold a HIT."""
+    asked = select(study.c.id, study.c.name, study.c.design, study.c.open).join(member, member.c.study == study.c.id)
+    rows = connection.execute(asked.where(member.c.person == person_id).order_by(study.c.id))
+    return [row for row in rows.all() if row.open or assign.holds(connection, row.id, person_id)]
 
 
 async def enter(request: Request) -> Response:
@@ -70,35 +80,50 @@ async def enter(request: Request) -> Response:
 
 
 async def join(request: Request) -> Response:
-    """A person comes by the link of a study: reads what it is about, agrees, and is in."""
+    """A person comes by the link of a study: reads what it is about, agrees, and is in. Whoever agrees again is in, too."""
     site, link = site_of(request), request.path_params["link"]
     given = next((request.query_params[name] for name in PLATFORMS if request.query_params.get(name)), "")
     fields = await form_of(request) if request.method == "POST" else {}
 
     def shown() -> Response:
         who = visitor(site.campaign, request)
+        known = who if who is not None and (not given or who.person.key == given) else None  # else somebody else at this machine
         with site.campaign.reading() as connection:
             row = connection.execute(select(study).where(study.c.link == link)).first()
-        if row is None:
-            raise Refused(404, "this link leads to no study. Ask who sent it for another one.")
-        if who is not None and (not given or who.person.key == given):
-            return see(f"/s/{row.name}")
+            if row is None:
+                raise Refused(404, "this link leads to no study. Ask who sent it for another one.")
+            if known is not None and _is_theirs(connection, row.id, known):
+                return see(f"/s/{row.name}")
         if request.method != "POST":
-            return site.page("join.html", None, design=from_told(row.design), given=given, open=row.open, error="")
-        require_own(request, None, None)
+            return first_page(row, known, "")
+        require_own(request, known, fields.get(FIELD))
         _limit_entry(site, request)
-        if not row.open:
-            raise Refused(409, "this study is closed. Thank you for coming.")
         try:
-            made, person = people.join(site.campaign, link, given or fields.get("person", ""))
-            people.agree(site.campaign, made, person.id)
+            person = known.person if known else _joined(site, request, row, given or fields.get("person", ""))
+            people.agree(site.campaign, row.id, person.id)
         except CrossmatchError as error:
-            return site.page("join.html", None, 409, design=from_told(row.design), given=given, open=True, error=str(error))
+            return first_page(row, known, str(error))
         answer = see(f"/s/{row.name}")
-        open_session(site.campaign, answer, person, site.secure)
+        if known is None:
+            open_session(site.campaign, answer, person, site.secure)
+        return answer
+
+    def first_page(row: Any, known: Visitor | None, error: str) -> Response:
+        name = known.person.key if known else given
+        told = {"design": from_told(row.design), "given": name, "open": row.open, "error": error}
+        answer = site.page("join.html", known, 409 if error else 200, **told)
+        give_entry(request, answer, site.secure)
         return answer
 
     return await run_in_threadpool(shown)
+
+
+def _joined(site: Site, request: Request, row: Any, name: str) -> Person:
+    """Who joins; a closed study takes nobody new."""
+    entry = entry_of(request)
+    if not row.open and people.returning(site.campaign, name, entry) is None:
+        raise CrossmatchError("this study is closed. Thank you for coming.")
+    return people.join(site.campaign, row.link, name, entry)[1]
 
 
 def _limit_entry(site: Site, request: Request) -> None:
@@ -122,6 +147,18 @@ def named(connection: Connection, name: str) -> Any:
     return row
 
 
+def _own(connection: Connection, request: Request, who: Visitor) -> Any:
+    """The study of this name, if it is this person's; what others are asked to do is none of theirs."""
+    row = named(connection, request.path_params["study"])
+    if not _is_theirs(connection, row.id, who):
+        raise NotYours("there is no such study. Check the link.")
+    return row
+
+
+def _is_theirs(connection: Connection, study_id: int, who: Visitor) -> bool:
+    return who.person.role != "annotator" or people.membership(connection, study_id, who.person.id) is not None
+
+
 # -- a study
 
 
@@ -132,13 +169,13 @@ async def overview(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
+            row = _own(connection, request, who)
             mine = people.membership(connection, row.id, who.person.id)
+            holds = assign.holds(connection, row.id, who.person.id)
             code = people.completion(site.campaign, connection, row.id, who.person)
-            examples = [
-                _example(row, one) for one in connection.execute(select(item).where(item.c.study == row.id, item.c.example))
-            ]
-        told = {"member": mine, "code": code, "examples": examples, "end": end if end in ENDS else ""}
+            examples = [example(row, one) for one in connection.execute(select(item).where(item.c.study == row.id, item.c.example))]
+        mine = mine if mine is not None and mine.consented else None
+        told = {"member": mine, "holds": holds, "code": code, "examples": examples, "end": end if end in ENDS else ""}
         return site.page("study.html", who, name=row.name, design=from_told(row.design), open=row.open, **told)
 
     return await run_in_threadpool(shown)
@@ -152,7 +189,7 @@ async def agree(request: Request) -> Response:
         who = _known(site, request)
         require_own(request, who, fields.get(FIELD))
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
+            row = _own(connection, request, who)
         people.agree(site.campaign, row.id, who.person.id)
         return see(f"/s/{row.name}")
 
@@ -168,22 +205,22 @@ async def claim(request: Request) -> Response:
     def done() -> Response:
         who = _known(site, request)
         require_own(request, who, token)
-        with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
+        number = number_of(site.campaign, request.path_params["study"])
         try:
-            made = assign.claim_hit(site.campaign, row.id, who.person.id)
-        except Nothing as error:
-            return _nothing(site, who, row, error, api)
+            made = assign.claim_hit(site.campaign, number, who.person.id)
+        except Nothing as error:  # perhaps since the study is not theirs
+            return _nothing(site, request, who, error, api)
         if not api:
             return see(f"/h/{made}")
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, assign.load_hit(connection, made, who.person.id)))
+            return JSONResponse(payload(load_hit(connection, made, who.person.id)))
 
     return await run_in_threadpool(done)
 
 
-def _nothing(site: Site, who: Visitor, row: Any, error: Nothing, api: bool) -> Response:
+def _nothing(site: Site, request: Request, who: Visitor, error: Nothing, api: bool) -> Response:
     with site.campaign.reading() as connection:
+        row = _own(connection, request, who)
         code = people.completion(site.campaign, connection, row.id, who.person)
     if api:
         told = {"code": code[0], "url": code[1]} if code else {}
@@ -201,11 +238,11 @@ async def work(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            held = assign.load_hit(connection, request.path_params["claim"], who.person.id)
+            held = load_hit(connection, request.path_params["claim"], who.person.id)
             if held.submitted:
                 return see(f"/s/{held.name}")
             mine = people.membership(connection, held.study, who.person.id)
-            told = payload(connection, held)
+            told = payload(held)
         return site.page("work.html", who, hit=told, design=held.design, submitted=mine.submitted if mine else 0)
 
     return await run_in_threadpool(shown)
@@ -217,7 +254,7 @@ async def hit_json(request: Request) -> Response:
     def shown() -> Response:
         who = _known(site, request)
         with site.campaign.reading() as connection:
-            return JSONResponse(payload(connection, assign.load_hit(connection, request.path_params["claim"], who.person.id)))
+            return JSONResponse(payload(load_hit(connection, request.path_params["claim"], who.person.id)))
 
     return await run_in_threadpool(shown)
 
@@ -233,8 +270,8 @@ async def save_draft(request: Request) -> Response:
             raise CrossmatchError("a draft needs a number from 1 on. Reload the page.")
         if not isinstance(told.get("answers"), list) or len(told["answers"]) > 10_000:
             raise CrossmatchError("a draft needs a list of answers. Reload the page.")
-        assign.keep_draft(site.campaign, request.path_params["claim"], who.person.id, number, told["answers"])
-        return JSONResponse({"kept": True})
+        lease = assign.keep_draft(site.campaign, request.path_params["claim"], who.person.id, number, told["answers"])
+        return JSONResponse({"kept": True, "lease": lease})
 
     return await run_in_threadpool(done)
 
@@ -262,7 +299,7 @@ async def picture(request: Request) -> Response:
         who = _known(site, request)
         anybody = None if who.person.role in ("owner", "reviewer") else who.person.id
         with site.campaign.reading() as connection:
-            held = assign.load_hit(connection, request.path_params["claim"], anybody)
+            held = load_hit(connection, request.path_params["claim"], anybody)
         return _file(site, held.items, request.path_params["place"], request.path_params["n"])
 
     return await run_in_threadpool(shown)
@@ -272,12 +309,12 @@ async def example_picture(request: Request) -> Response:
     site = site_of(request)
 
     def shown() -> Response:
-        _known(site, request)
+        who = _known(site, request)
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
+            row = _own(connection, request, who)
             examples = connection.execute(select(item).where(item.c.study == row.id, item.c.example)).all()
         design = from_told(row.design)
-        items = tuple(assign.shown_item(design, one, row.seed, "example") for one in examples)
+        items = tuple(shown_item(design, one, row.seed, "example") for one in examples)
         return _file(site, items, request.path_params["place"], request.path_params["n"])
 
     return await run_in_threadpool(shown)
@@ -291,102 +328,3 @@ def _file(site: Site, items: tuple[Shown, ...], place: int, n: int) -> Response:
         raise NotYours("there is no such picture.")
     # no FileResponse: it tells when the file was made, and gold may have been made on another day
     return Response(path.read_bytes(), media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
-
-
-# -- what a page is told of a HIT: nothing by which gold could be known
-
-
-def payload(connection: Connection, held: Hit) -> dict[str, Any]:
-    """A HIT as json: places instead of names, and no word of what is gold."""
-    number, answers = assign.draft_of(connection, held.claim)
-    return {
-        "claim": held.claim,
-        "study": held.name,
-        "title": held.design.title,
-        "quiz": held.quiz,
-        "submitted": held.submitted,
-        "lease": held.lease,
-        "draft": {"number": number, "answers": answers},
-        "items": [_told(held, one, place) for place, one in enumerate(held.items)],
-    }
-
-
-def _told(held: Hit, one: Shown, place: int) -> dict[str, Any]:
-    address = f"/h/{held.claim}/picture/{place}"
-    return {**_faces(held.design.shows, one, address), "block": one.block}
-
-
-def _faces(shows: Shows, one: Shown, address: str) -> dict[str, Any]:
-    places = _places(shows, len(one.images))
-    return {
-        "images": [f"{address}/{n}" for n in range(len(one.images))],
-        "places": places,
-        "labels": list(shows.labels) if len(shows.labels) == len(places) else [],
-        "captions": list(one.captions),
-        "lists": shows.lists,
-        "questions": [_question(q, one, places) for q in one.questions],
-    }
-
-
-def _places(shows: Shows, number: int) -> list[str]:
-    """What each picture is called: by its place alone, which gives nothing away.
-
-    >>> _places(Shows(labels=("Left: look here first", "Right")), 2), _places(Shows(), 3)
-    (['Left picture', 'Right picture'], ['Picture A', 'Picture B', 'Picture C'])
-    >>> _places(Shows(lists=2), 4)
-    ['List A, picture 1', 'List A, picture 2', 'List B, picture 1', 'List B, picture 2']
-    """
-    if shows.lists:
-        size = number // shows.lists
-        return [f"List {LETTERS[n // size]}, picture {n % size + 1}" for n in range(number)]
-    labels = shows.labels if len(shows.labels) == number else ("Left", "Right") if number == 2 else ()
-    if labels:
-        return [f"{label.partition(':')[0]} picture" for label in labels]
-    return ["The picture"] if number == 1 else [f"Picture {_letter(n)}" for n in range(number)]
-
-
-def _letter(n: int) -> str:
-    return LETTERS[n] if n < len(LETTERS) else str(n + 1)
-
-
-def _question(question: Question, one: Shown, places: list[str]) -> dict[str, Any]:
-    side = question.among
-    among = [
-        {"value": f"{ONE[side]}-{n}", "text": _face(side, one, n, places), "hint": "", "shown": side, "place": n}
-        for n in range(one.sizes[side] if side else 0)
-    ]
-    fixed = [{"value": o.value, "text": o.text, "hint": o.hint, "shown": "", "place": -1} for o in question.options]
-    if question.kind == "slider":
-        fixed = [
-            {**told, "at": (float(o.grade or 0) - question.low) / (question.high - question.low)}
-            for told, o in zip(fixed, question.options, strict=True)
-        ]
-    return {
-        "name": question.name, "kind": question.kind, "text": question.text, "options": among + fixed, "low": question.low,
-        "high": question.high, "after": question.after, "when": list(question.when),
-    }  # fmt: skip
-
-
-def _face(side: str, one: Shown, n: int, places: list[str]) -> str:
-    """What the button of a thing that is shown says."""
-    if side == "captions":
-        return one.captions[n]
-    if side == "lists":
-        return f"List {LETTERS[n]}"
-    return places[n]
-
-
-def _example(row: Any, one: Any) -> dict[str, Any]:
-    """An example with the answer that it should get, in words."""
-    design = from_told(row.design)
-    shown = assign.shown_item(design, one, row.seed, "example")
-    told = _faces(design.shows, shown, "")
-    answers = []
-    for question in shown.questions:
-        accepted = (one.gold or {}).get(question.name, ())
-        said = [told_option["text"] for q in told["questions"] if q["name"] == question.name for told_option in q["options"]
-                if assign.as_declared(shown, {question.name: told_option["value"]})[question.name] in accepted]  # fmt: skip
-        if said:
-            answers.append({"question": question.text, "answer": " or ".join(said)})
-    seen = {key: told[key] for key in ("captions", "lists", "places", "labels")}
-    return {"images": len(shown.images), **seen, "answers": answers, "why": str(one.body.get("why", ""))}

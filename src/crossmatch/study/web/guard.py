@@ -10,11 +10,13 @@ from __future__ import annotations
 import hmac
 import json
 import math
+import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
 
 COOKIE, FIELD, HEADER = "crossmatch_session", "csrf", "x-csrf-token"
+ENTRY = "crossmatch_entry"  # a cookie too: who joins from this browser
 DAYS = 14  # after which a session is stale
 LARGEST = 512 * 1024  # bytes of a request's body
 LONGEST = 2000  # signs of an address
@@ -69,13 +72,14 @@ class Visitor:
 # -- sessions
 
 
-def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(campaign.secret, salt="session")
+@lru_cache(maxsize=8)
+def _signer(secret: bytes) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(secret, salt="session")
 
 
 def open_session(campaign: Campaign, response: Response, who: Person, secure: bool) -> None:
     """Let a person in: their browser keeps a signed cookie."""
-    value = _signer(campaign).dumps([who.id, who.sessions, secrets.token_hex(8)])
+    value = _signer(campaign.secret).dumps([who.id, who.sessions, secrets.token_hex(8)])
     response.set_cookie(COOKIE, value, max_age=DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
 
 
@@ -83,16 +87,29 @@ def visitor(campaign: Campaign, request: Request) -> Visitor | None:
     """Who sent this request, by their cookie; nobody if it is forged, stale or over."""
     cookie = request.cookies.get(COOKIE, "")
     try:
-        number, sessions, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
+        number, sessions, nonce = _signer(campaign.secret).loads(cookie, max_age=DAYS * 86_400)
     except (BadData, ValueError, TypeError):
         return None
     if not isinstance(number, int) or not 0 < number < 2**31:
         return None
-    with campaign.reading() as connection:
+    with campaign.asking() as connection:
         who = people.find(connection, number)
     if who is None or who.sessions != sessions:
         return None
     return Visitor(who, csrf_of(campaign, f"{number}/{sessions}/{nonce}"))
+
+
+def entry_of(request: Request) -> str:
+    """The secret of the browser from which somebody joins; empty if it has none yet."""
+    found = request.cookies.get(ENTRY, "")
+    return found if re.fullmatch("[0-9a-f]{32}", found) else ""
+
+
+def give_entry(request: Request, response: Response, secure: bool) -> None:
+    """A browser that shows the first page gets a secret: whoever agrees twice, since the first answer was lost, is one person."""
+    if not entry_of(request):
+        value = secrets.token_hex(16)
+        response.set_cookie(ENTRY, value, max_age=86_400, httponly=True, samesite="lax", secure=secure, path="/join")
 
 
 def csrf_of(campaign: Campaign, session: str) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
-from crossmatch.study import assign, events
-from crossmatch.study.assign import NotYours, Shown
+from crossmatch.study import events, shown
 from crossmatch.study.design import Question
 from crossmatch.study.live import Figures
 from crossmatch.study.schema import claim, event, person, slot
+from crossmatch.study.shown import NotYours, Shown
 from crossmatch.study.tally import Snapshot
 from crossmatch.study.web import words
-from crossmatch.study.web.annotate import payload
+from crossmatch.study.web.faces import payload
 
 
 def names_of(connection: Connection, people: Iterable[int]) -> dict[int, str]:
@@ -39,6 +39,12 @@ def claim_of(connection: Connection, study_id: int, claim_id: str) -> Any:
     return row
 
 
+def rejected_before(connection: Connection, study_id: int, claim_id: str) -> Any:
+    """The HIT of which somebody just said that its answers do not count, so that it can be taken back at once."""
+    asked = select(claim).where(claim.c.id == claim_id, claim.c.study == study_id, claim.c.verdict.in_(("reject", "reassign")))
+    return connection.execute(asked).first()
+
+
 def slot_state(connection: Connection, row: Any) -> str | None:
     """What has become of the slot of a claim; nothing if it is another's by now, or if it was a quiz."""
     found = connection.execute(select(slot.c.state).where(slot.c.id == row.slot, slot.c.claim == row.id)).scalar()
@@ -47,8 +53,8 @@ def slot_state(connection: Connection, row: Any) -> str | None:
 
 def seen_hit(connection: Connection, row: Any) -> dict[str, Any]:
     """A HIT with everything that its person saw, in the same order, and what they answered."""
-    held = assign.load_hit(connection, row.id, None)
-    told = payload(connection, held)
+    held = shown.load_hit(connection, row.id, None)
+    told = payload(held)
     body = events.body(connection, row.study, row.event) if row.event is not None else {}
     given = {each["item"]: each["answer"] for each in body.get("answers", ())}
     seconds = body.get("seconds") or [None] * len(held.items)
@@ -71,7 +77,7 @@ def _seen_item(one: Shown, faces: Mapping[str, Any], answer: Mapping[str, Any] |
         for question in one.questions
         if answer is None or question.name in answer or question.name in gold
     ]
-    right = None if one.gold is None or answer is None else assign.right(one, answer)
+    right = None if one.gold is None or answer is None else shown.right(one, answer)
     return {"key": one.key, "gold": one.gold is not None, "right": right, "lines": lines, "seconds": took, **faces}
 
 
@@ -84,7 +90,7 @@ def _in_words(one: Shown, question: Question, told: Mapping[str, Any], values: l
 
 
 def _declared(one: Shown, question: Question, value: Any) -> Any:
-    return assign.as_declared(one, {question.name: value})[question.name]
+    return shown.as_declared(one, {question.name: value})[question.name]
 
 
 # -- items on which people differ
@@ -108,7 +114,7 @@ def differing_items(connection: Connection, study_id: int, figures: Figures, sta
             "question": seen.asked[int(seen.said.question[mine[0]])].question,
             "answers": sorted(answers, key=lambda each: (each["value"], each["name"])),
         }
-        out.append({**told, **_as_declared(assign.load_hit(connection, token, None).items[at], token, at)})
+        out.append({**told, **_as_declared(shown.load_hit(connection, token, None).items[at], token, at)})
     return out
 
 

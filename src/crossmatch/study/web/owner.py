@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, exists, func, select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route
 
 from crossmatch.study import assign, people, statistics
-from crossmatch.study.assign import NotYours
 from crossmatch.study.design import from_told
 from crossmatch.study.people import ROLES
 from crossmatch.study.schema import BUSY, claim, person, slot, study
+from crossmatch.study.shown import NotYours
 from crossmatch.study.web import look, words
 from crossmatch.study.web.annotate import named
 from crossmatch.study.web.guard import FIELD, Refused, Visitor, form_of, require, require_own
@@ -37,6 +37,7 @@ DONE = {
     "approve": "Approved: the answers count.",
     "reject": "Rejected: the answers do not count and are not paid; the HIT is open for another person.",
     "reassign": "Reassigned: the answers do not count, but are paid; the HIT is open for another person.",
+    "undo": "Taken back: nothing is said of the HIT, as when it was submitted.",
     "kept": "Written down. The HIT had gone to another person already, so nothing else has changed.",
 }
 
@@ -45,6 +46,20 @@ async def shown(request: Request, page: Callable[[Site, Visitor], Response]) -> 
     """A page for owners and reviewers."""
     site = site_of(request)
     return await run_in_threadpool(lambda: page(site, _staff(site, request, *STAFF)))
+
+
+async def of_study(
+    request: Request, tab: str, template: str, tell: Callable[[Site, Visitor, Any, Any], dict[str, Any]]
+) -> Response:
+    """A page of one study; `tell` says what it shows besides what they all say, given the study and its slots."""
+
+    def page(site: Site, who: Visitor) -> Response:
+        with site.campaign.reading() as connection:
+            row = named(connection, request.path_params["study"])
+            common = _common(connection, row, tab)
+        return site.page(template, who, **common, **tell(site, who, row, common["slots"]))
+
+    return await shown(request, page)
 
 
 async def done(request: Request, roles: tuple[str, ...], act: Callable[[Site, Visitor, dict[str, str]], Response]) -> Response:
@@ -107,7 +122,8 @@ async def invite(request: Request) -> Response:
         name, role = people.checked_key(fields.get("person", "")), fields.get("role", "")
         if name == who.person.key:
             raise Refused(409, "this is you: a new link would end this session. Make it on the command line.")
-        token = people.invite(site.campaign, name, role)
+        chosen = fields.get("study", "")
+        token = people.invite(site.campaign, name, role, studies=[chosen] if chosen else None)
         return site.page("owner_invited.html", who, person=name, role=role, link=f"{_address(site, request)}/enter/{token}")
 
     return await done(request, ("owner",), act)
@@ -119,17 +135,14 @@ async def invite(request: Request) -> Response:
 async def overview(request: Request) -> Response:
     """Progress, time, money and agreement."""
 
-    def page(site: Site, who: Visitor) -> Response:
-        with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
-            common = _common(connection, row, "overview")
+    def tell(site: Site, who: Visitor, row: Any, slots: Any) -> dict[str, Any]:
         view = site.tallies.view(site.campaign, row.id)
-        seen, slots = view.figures.seen, common["slots"]
+        seen = view.figures.seen
         with site.campaign.reading() as connection:
             pairs = [_pairs(connection, each.cohen) for each in view.agreed.questions] if view.agreed else []
             watched = [one for one in view.figures.workers if one.watch]
             names = look.names_of(connection, (one.person for one in watched))
-        told = {
+        return {
             "view": view, "answers": int(seen.counts.sum()), "complete": statistics.complete_items(seen.work, view.figures.size),
             "server": statistics.quartiles(statistics.seconds_per_item(seen.work)),
             "browser": statistics.quartiles(seen.said.seconds[seen.said.seconds >= 0]),
@@ -138,9 +151,8 @@ async def overview(request: Request) -> Response:
             "pairs": pairs, "watched": watched, "names": names,
             "link": f"{_address(site, request)}/join/{row.link}" if who.person.role == "owner" else "",
         }  # fmt: skip
-        return site.page("owner_study.html", who, **common, **told)
 
-    return await shown(request, page)
+    return await of_study(request, "overview", "owner_study.html", tell)
 
 
 def _pairs(connection: Connection, found: Any) -> list[dict[str, Any]]:
@@ -168,10 +180,7 @@ async def set_open(request: Request) -> Response:
 async def crowd(request: Request) -> Response:
     """Everybody who worked, those first whose work should be looked at."""
 
-    def page(site: Site, who: Visitor) -> Response:
-        with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
-            common = _common(connection, row, "people")
+    def tell(site: Site, _: Visitor, row: Any, __: Any) -> dict[str, Any]:
         view = site.tallies.view(site.campaign, row.id)
         ordered = sorted(view.figures.workers, key=lambda one: (-len(one.watch), -one.answers, one.person))
         paged = _paged(request, len(ordered), CROWD)
@@ -179,19 +188,18 @@ async def crowd(request: Request) -> Response:
         with site.campaign.reading() as connection:
             names = look.names_of(connection, (one.person for one in some))
         told = {"workers": some, "names": names, "number": len(ordered), "asked": view.figures.seen.asked}
-        return site.page("owner_people.html", who, view=view, **common, **told, **paged)
+        return {"view": view, **told, **paged}
 
-    return await shown(request, page)
+    return await of_study(request, "people", "owner_people.html", tell)
 
 
 async def worker(request: Request) -> Response:
     """The HITs of one person."""
 
-    def page(site: Site, who: Visitor) -> Response:
+    def tell(site: Site, _: Visitor, row: Any, __: Any) -> dict[str, Any]:
         asked = min(request.path_params["person"], BIGGEST)
+        where = (claim.c.study == row.id, claim.c.person == asked, claim.c.submitted.is_not(None), claim.c.slot.is_not(None))
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
-            where = (claim.c.study == row.id, claim.c.person == asked, claim.c.submitted.is_not(None), claim.c.slot.is_not(None))
             total = connection.execute(select(func.count()).select_from(claim).where(*where)).scalar_one()
             if not total:
                 raise NotYours("nobody of this number has submitted anything in this study. Go back to the people.")
@@ -199,10 +207,9 @@ async def worker(request: Request) -> Response:
             rows = select(claim).where(*where).order_by(claim.c.submitted.desc(), claim.c.id)
             hits = connection.execute(rows.limit(ROWS).offset(paged["start"])).all()
             known = look.names_of(connection, [asked])[asked]
-            common = _common(connection, row, "people")
-        return site.page("owner_person.html", who, person=known, id=asked, hits=hits, number=total, **common, **paged)
+        return {"person": known, "id": asked, "hits": hits, "number": total, **paged}
 
-    return await shown(request, page)
+    return await of_study(request, "people", "owner_person.html", tell)
 
 
 # -- reviews
@@ -211,52 +218,51 @@ async def worker(request: Request) -> Response:
 async def to_review(request: Request) -> Response:
     """HITs in which gold was answered wrong, newest first."""
 
-    def page(site: Site, who: Visitor) -> Response:
+    def tell(site: Site, who: Visitor, row: Any, slots: Any) -> dict[str, Any]:
+        mine = claim.alias("mine")
+        own = exists().where(mine.c.person == who.person.id, mine.c.hit == claim.c.hit).label("own")
+        asked = (
+            select(claim, person.c.key, own).join(slot, slot.c.id == claim.c.slot).join(person, person.c.id == claim.c.person)
+            .where(slot.c.study == row.id, slot.c.state == "review", slot.c.claim == claim.c.id, BUSY)
+            .order_by(claim.c.submitted.desc(), claim.c.id)
+        )  # fmt: skip
+        paged = _paged(request, slots.review, ROWS)
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
-            common = _common(connection, row, "review")
-            asked = (
-                select(claim, person.c.key).join(slot, slot.c.id == claim.c.slot).join(person, person.c.id == claim.c.person)
-                .where(slot.c.study == row.id, slot.c.state == "review", slot.c.claim == claim.c.id, BUSY)
-                .order_by(claim.c.submitted.desc(), claim.c.id)
-            )  # fmt: skip
-            paged = _paged(request, common["slots"].review, ROWS)
             hits = connection.execute(asked.limit(ROWS).offset(paged["start"])).all()
-        note = DONE.get(request.query_params.get("done", ""), "")
-        return site.page("owner_review.html", who, note=note, hits=hits, **common, **paged)
+            last = look.rejected_before(connection, row.id, request.query_params.get("claim", ""))
+        return {"note": DONE.get(request.query_params.get("done", ""), ""), "hits": hits, "last": last, **paged}
 
-    return await shown(request, page)
+    return await of_study(request, "review", "owner_review.html", tell)
 
 
 async def one_hit(request: Request) -> Response:
     """A HIT as its person saw it, with the answers, and what to say of it."""
 
-    def page(site: Site, who: Visitor) -> Response:
+    def tell(site: Site, who: Visitor, row: Any, _: Any) -> dict[str, Any]:
         with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
             mine = look.claim_of(connection, row.id, request.path_params["claim"])
-            hit = look.seen_hit(connection, mine)
-            state = look.slot_state(connection, mine)
+            told = {"hit": look.seen_hit(connection, mine), "state": look.slot_state(connection, mine)}
             names = look.names_of(connection, [mine.person])
-            common = _common(connection, row, "review")
-        return site.page("owner_hit.html", who, claim=mine, hit=hit, state=state, person=names[mine.person], **common)
+            own = assign.answered(connection, who.person.id, mine.hit)
+        return {"claim": mine, "person": names[mine.person], "own": own, **told}
 
-    return await shown(request, page)
+    return await of_study(request, "review", "owner_hit.html", tell)
 
 
 async def review(request: Request) -> Response:
-    """Approve, reject or reassign a HIT."""
+    """Approve, reject or reassign a HIT, or take that back."""
 
     def act(site: Site, who: Visitor, fields: dict[str, str]) -> Response:
         with site.campaign.reading() as connection:
             row = named(connection, request.path_params["study"])
             mine = look.claim_of(connection, row.id, request.path_params["claim"])
-            holds = look.slot_state(connection, mine) is not None
+            held = look.slot_state(connection, mine) is not None
         if fields.get("was") != (mine.verdict or ""):
             raise Refused(409, "somebody else has looked at this HIT meanwhile. Open it again.")
         verdict = fields.get("verdict", "")
-        assign.review(site.campaign, mine.id, who.person.id, verdict)  # type: ignore[arg-type]  # refused there
-        return see(f"/owner/{row.name}/review?done={verdict if holds else 'kept'}")
+        counts = assign.review(site.campaign, mine.id, who.person.id, verdict)  # type: ignore[arg-type]  # refused there
+        what = verdict if held or counts else "kept"
+        return see(f"/owner/{row.name}/review?done={what}&claim={mine.id}")
 
     return await done(request, STAFF, act)
 
@@ -267,18 +273,15 @@ async def review(request: Request) -> Response:
 async def disagreement(request: Request) -> Response:
     """Items on which people differ most."""
 
-    def page(site: Site, who: Visitor) -> Response:
-        with site.campaign.reading() as connection:
-            row = named(connection, request.path_params["study"])
-            common = _common(connection, row, "disagreement")
+    def tell(site: Site, _: Visitor, row: Any, __: Any) -> dict[str, Any]:
         view = site.tallies.view(site.campaign, row.id)
         total = len(view.figures.differing.item)
         paged = _paged(request, total, PAGE)
         with site.campaign.reading() as connection:
             items = look.differing_items(connection, row.id, view.figures, paged["start"], PAGE)
-        return site.page("owner_disagreement.html", who, view=view, items=items, total=total, **common, **paged)
+        return {"view": view, "items": items, "total": total, **paged}
 
-    return await shown(request, page)
+    return await of_study(request, "disagreement", "owner_disagreement.html", tell)
 
 
 ROUTES: tuple[Route, ...] = (

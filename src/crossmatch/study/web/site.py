@@ -10,8 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study.assign import Nothing, NotYours
+from crossmatch.study.assign import Nothing, NotReviewed
 from crossmatch.study.live import Tallies
+from crossmatch.study.shown import NotYours
 from crossmatch.study.store import Campaign
 from crossmatch.study.web.guard import Rate, Refused, Visitor
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 HERE = Path(__file__).parent
-STATUS = ((NotYours, 404), (Nothing, 409), (CrossmatchError, 422))  # the first that fits
+STATUS = ((NotYours, 404), (Nothing, 409), (NotReviewed, 409), (CrossmatchError, 422))  # the first that fits
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ export function tidy() {
 export class Drafts {
   constructor(claim, heard) {
     this.claim = claim;
-    this.heard = heard; // is told "kept", "lost", or the error of a refusal
+    this.heard = heard; // is told "kept" and what the server said, "lost", or the error of a refusal
     this.waiting = null;
     this.timer = 0;
     this.busy = false;
@@ -128,14 +128,15 @@ export class Drafts {
     try {
       while (this.waiting && !this.over) {
         let sent = this.waiting;
+        let told = null;
         const once = async () => {
           sent = this.waiting; // there may be a newer one since the last try
-          if (!this.over) await send("PUT", `/api/h/${this.claim}/draft`, sent);
+          if (!this.over) told = await send("PUT", `/api/h/${this.claim}/draft`, sent);
         };
         await insist(once, () => this.over || this.heard("lost"));
         if (this.waiting === sent) this.waiting = null;
+        if (!this.over && !this.waiting) this.heard("kept", told);
       }
-      if (!this.over) this.heard("kept");
     } catch (error) {
       if (!this.over) this.heard(error);
     } finally {

@@ -36,10 +36,7 @@ function begin(told) {
   if (here && here.number > hit.draft.number) drafts.put(number, answers);
   sending = false;
   byId("dots").replaceChildren(...(hit.items.length > 1 ? hit.items.map(drawDot) : []));
-  const lease = byId("lease");
-  lease.hidden = !hit.lease;
-  const until = new Date(1000 * hit.lease).toLocaleString([], { weekday: "short", hour: "2-digit", minute: "2-digit" });
-  lease.textContent = hit.lease ? `This task is kept for you until ${until}.` : "";
+  keptUntil(hit.lease);
   heard("");
   const unanswered = hit.items.findIndex((item, n) => !complete(item, answers[n]));
   go(hit.items[here?.place] ? here.place : Math.max(0, unanswered), false);
@@ -143,7 +140,15 @@ function tick() {
 
 // -- words to people
 
-function heard(what) {
+/** Say until when this task is kept; a quiz is kept for ever. */
+function keptUntil(lease) {
+  const until = new Date(1000 * lease).toLocaleString([], { weekday: "short", hour: "2-digit", minute: "2-digit" });
+  byId("lease").hidden = !lease;
+  byId("lease").textContent = lease ? `This task is kept for you until ${until}, and for longer as you answer.` : "";
+}
+
+function heard(what, reply) {
+  if (reply?.lease) keptUntil(reply.lease); // answers keep a task for longer
   const told = byId("told");
   const lost = what === "lost";
   if (what instanceof Refused) wrong(what.message);

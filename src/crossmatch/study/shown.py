@@ -1,0 +1,156 @@
+"""What is shown: a HIT in the hands of a person, its items in the order that was drawn for them, and their answers in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine
+
+from crossmatch.core.errors import CrossmatchError
+from crossmatch.study import queries
+from crossmatch.study.blind import order
+from crossmatch.study.design import Design, Question, from_told
+
+if TYPE_CHECKING:
+    from crossmatch.study.store import Campaign
+
+
+class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
+    """A HIT that this person does not have, or that does not exist: which of the two is not told."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One item as one person sees it: `orders` say which image, caption or list stands at each place."""
+
+    item: int
+    key: str
+    block: str
+    images: tuple[str, ...]  # files, in the order shown
+    captions: tuple[str, ...]
+    orders: Mapping[str, tuple[int, ...]]
+    questions: tuple[Question, ...]
+    gold: Mapping[str, Any] | None
+    body: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {side: len(places) for side, places in self.orders.items()}
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A HIT in the hands of a person."""
+
+    claim: str
+    study: int
+    name: str
+    design: Design
+    person: int
+    hit: int
+    quiz: bool
+    items: tuple[Shown, ...]
+    submitted: bool
+    lease: float | None  # until when it is kept, if it still is
+    slot: int | None  # none: a quiz
+    event: int | None  # the number of the event that holds the answers
+    draft: tuple[int, Any]  # the number of the newest one, and what was answered so far
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a study, and never changes."""
+
+    id: int
+    name: str
+    design: Design
+    seed: str
+
+
+# Of each database that is open. To read a design anew for every page would take longer than all the rest.
+_KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
+
+_NUMBERS: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
+
+
+def facts_of(connection: Connection, study_id: int) -> Facts:
+    known = _KNOWN.setdefault(connection.engine, {})
+    if study_id not in known:
+        row = connection.execute(queries.FIND_STUDY, {"its_study": study_id}).first()
+        if row is None:
+            raise NotYours("there is no such study. Check the link.")
+        known[study_id] = Facts(row.id, row.name, from_told(row.design), row.seed)
+    return known[study_id]
+
+
+def number_of(campaign: Campaign, name: str) -> int:
+    """The number of the study of this name, which is looked up once."""
+    known = _NUMBERS.setdefault(campaign.engine, {})
+    if name not in known:
+        with campaign.reading() as connection:
+            found = connection.execute(queries.FIND_NUMBER, {"its_name": name}).scalar()
+        if found is None:
+            raise NotYours("there is no such study. Check the link.")
+        known[name] = found
+    return known[name]
+
+
+def design_of(connection: Connection, study_id: int) -> Design:
+    return facts_of(connection, study_id).design
+
+
+def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
+    """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
+    row = connection.execute(queries.LOAD_CLAIM, {"its_claim": claim_id}).first()
+    if row is None or (person_id is not None and row.person != person_id):
+        raise NotYours("there is no such page for you. Go back to the study, and begin again.")
+    known = facts_of(connection, row.study)
+    design, seed = known.design, known.seed
+    items = connection.execute(queries.LOAD_ITEMS, {"its_hit": row.hit}).all()
+    places = order(len(items), seed, claim_id, "items")
+    by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
+    shown = tuple(shown_item(design, items[n], seed, claim_id) for n in by_block)
+    lease = row.lease if row.holder == claim_id else None
+    held = (claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+    return Hit(*held, row.slot, row.event, (row.draft or 0, row.body))
+
+
+def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:
+    """An item with its images, captions or lists in the order drawn for this claim."""
+    lists = design.shows.lists
+    numbers = {"images": len(row.images), "captions": len(row.captions), "lists": lists}
+    orders = {
+        side: order(n, seed, claim_id, row.id, side) if side in design.shows.shuffle else tuple(range(n))
+        for side, n in numbers.items()
+    }
+    if lists:  # whole lists change places, and within a list the images stand as they were ranked
+        size = len(row.images) // lists
+        orders["images"] = tuple(which * size + n for which in orders["lists"] for n in range(size))
+    images, captions = tuple(row.images[n] for n in orders["images"]), tuple(row.captions[n] for n in orders["captions"])
+    return Shown(
+        row.id, row.key, row.block, images, captions,
+        orders, design.asked(row.block), row.gold, row.body,
+    )  # fmt: skip
+
+
+def as_declared(one: Shown, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer that names places on the page, by the places that the item declares."""
+    return {q.name: _declared(one, q, answer[q.name]) for q in one.questions if q.name in answer}
+
+
+def _declared(one: Shown, question: Question, value: Any) -> Any:
+    if not question.among or isinstance(value, float):
+        return value
+    if isinstance(value, list):
+        return [_declared(one, question, each) for each in value]
+    side, _, place = value.rpartition("-")
+    own = {option.value for option in question.options}
+    return value if value in own else f"{side}-{one.orders[question.among][int(place)]}"
+
+
+def right(one: Shown, answer: Mapping[str, Any]) -> bool:
+    """Whether a gold item was answered as it must be."""
+    return all(answer.get(name) in accepted for name, accepted in (one.gold or {}).items())
