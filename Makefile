@@ -37,6 +37,7 @@ bench: $(VENV)/.dev-ready $(VENV)/.postgres-ready  ## speed against the bare pro
 	$(BIN)/python bench/embed.py
 	$(BIN)/python bench/scst.py
 	$(BIN)/python bench/study.py
+	$(BIN)/python bench/mining.py
 
 docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_reference.py
@@ -51,6 +52,7 @@ docs: $(VENV)/.dev-ready  ## make the generated pages and pictures again
 	$(BIN)/python docs/make_photo_results.py
 	$(BIN)/python docs/make_zoo_results.py
 	$(BIN)/python docs/make_training_results.py
+	$(BIN)/python docs/make_build_results.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) demo results .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -36,6 +36,7 @@ from trained import RUN, Job
 # Who proposes pairs: by architecture the five of the paper, as far as the zoo has them (scan-t2i for ViLT).
 ANNOTATORS = ("pvse-k2", "vsrn", "pcme", "scan-t2i", "clip")
 OTHERS = ("convnet-bow", "vse0", "vse++", "vse-infinity", "saf")  # who are evaluated only
+SCENES = 2500  # to train with: enough for models that differ
 SHARES = {"i2t": 0.25, "t2i": 0.05}  # of the images and captions that are queries, about as in the paper
 DIRECTIONS = tuple(SHARES)
 CROWDS = {"careful": 1.0, "usual": 0.9}  # the share of right answers
@@ -47,7 +48,7 @@ TASK = ("diorama/retrieval",)
 
 def jobs() -> list[Job]:
     """Every model that proposes pairs or is evaluated."""
-    return [Job(name, name, TASK) for name in (*ANNOTATORS, *OTHERS)]
+    return [Job(name, name, TASK, (f"train.images={SCENES}",)) for name in (*ANNOTATORS, *OTHERS)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,51 +94,33 @@ class Setting:
         )  # fmt: skip
         return self.folder / "pool"
 
-    def merged(self, crowd: str) -> Judgements:
+    def merged(self, crowd: str, direction: str) -> Judgements:
         """What an artificial crowd said of the pool, through the browser's interface, merged with the links."""
         folder = self.folder / "crowds" / crowd
-        if not (folder / "merged" / "manifest.json").exists():
-            words = [
-                [
-                    "study",
-                    "new",
-                    "eccv-hit",
-                    "--pool",
-                    str(self.pooled / "rows.jsonl"),
-                    "--data",
-                    "diorama",
-                    "-o",
-                    str(folder / "campaign"),
-                    "--seed",
-                    "0",
-                ],
-                [
-                    "study",
-                    "simulate",
-                    str(folder / "campaign"),
-                    "--people",
-                    str(PEOPLE),
-                    "--accuracy",
-                    str(CROWDS[crowd]),
-                    "--spread",
-                    str(SPREAD if CROWDS[crowd] < 1 else 0.0),
-                ],
-                ["study", "export", str(folder / "campaign"), "-o", str(folder / "judged"), "--pending"],
-                ["build", "merge", "--data", "diorama", "--answers", str(folder / "judged"), "-o", str(folder / "merged")],
-            ]
-            for each in words:
-                subprocess.run([*RUN, *each], check=True)
-        return load_folder(folder / "merged", positive=0.5).judgements["merged"]
+        campaign, judged, merged = (folder / name for name in ("campaign", "judged", "merged"))
+        if not (merged / "manifest.json").exists():
+            habits = f"--people {PEOPLE} --accuracy {CROWDS[crowd]} --spread {SPREAD if CROWDS[crowd] < 1 else 0.0}"
+            call("study new eccv-hit --data diorama --seed 0", "--pool", self.pooled / "rows.jsonl", "-o", campaign)
+            call(f"study simulate {habits}", campaign)
+            call("study export --pending", campaign, "-o", judged)
+            call("build merge --data diorama --as-is", "--answers", judged, "--pool", self.pooled, "-o", merged)
+        found = load_folder(merged)
+        said = found.judgements[f"merged-{direction}"]
+        images, captions = found.collection.image_ids[said.rows], found.collection.caption_ids[said.columns]
+        return Judgements.from_ids(self.held, crowd, zip(images, captions, said.grades.tolist(), strict=True))
 
     def judgements(self, kind: str, direction: str) -> Judgements:
         """Links, a crowd's answers with the links, or the truth, about the queries of a direction alone."""
         said = {"links": lambda: Judgements.from_links(self.held), "truth": lambda: Judgements.from_matrix("truth", self.truth)}
-        found = said[kind]() if kind in said else self.merged(kind)
-        of = found.rows if direction == "i2t" else found.columns
-        kept = np.isin(of, self.queries[direction])
-        return Judgements(
-            kind, found.rows[kept], found.columns[kept], found.grades[kept], found.shape, found.positive, found.complete, only=direction
-        )  # fmt: skip
+        found = said[kind]() if kind in said else self.merged(kind, direction)
+        kept = np.isin(found.rows if direction == "i2t" else found.columns, self.queries[direction])
+        rows, columns, grades = found.rows[kept], found.columns[kept], found.grades[kept]
+        return Judgements(kind, rows, columns, grades, found.shape, complete=found.complete, only=direction)
+
+
+def call(words: str, *more: object) -> None:
+    """Run a command, as on the command line."""
+    subprocess.run([*RUN, *words.split(), *map(str, more)], check=True)
 
 
 # -- precision and recall (Table 2)
