@@ -106,8 +106,9 @@ def _causal(place: Place) -> str:
 def _from_gguf(path: Path) -> tuple[Any, Any]:
     """The network and the tokenizer in a gguf file, with its numbers unpacked."""
     transformers = transformers_here()
-    if importlib.util.find_spec("gguf") is None:
-        raise MissingDependency("gguf, which reads such files", "text")
+    for library in ("gguf", "accelerate"):  # transformers asks for both
+        if importlib.util.find_spec(library) is None:
+            raise MissingDependency(f"{library}, which reading such files takes", "text")
     where: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
     try:
         with quiet():
