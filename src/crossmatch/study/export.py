@@ -105,8 +105,8 @@ def _read(campaign: Campaign, study: Study, pending: bool) -> Read:
         codes = records.completion_codes(campaign, connection, study.id)
         far = progress(connection, study.id)
     both = len({one.artificial for one in every}) == 2
-    kept = [[one for one in some if not (both and one.artificial)] for some in (said, every)]
-    return Read(number, last, *kept, far, codes, len(said) - len(kept[0]))
+    kept, all_kept = ([one for one in some if not (both and one.artificial)] for some in (said, every))
+    return Read(number, last, kept, all_kept, far, codes, len(said) - len(kept))
 
 
 def _heard(heard: Heard, seen: Read) -> tuple[str, ...]:
