@@ -50,7 +50,7 @@ def read_said(path: Path, collection: Collection, kind: str, positive: float | N
     """Grades of pairs: the folder of a study's export, its judgements.csv, or a file such as CxC's official sits_test.csv.
 
     A table has an image (`image_id`, `image`), a caption (`caption_id`, `caption`), each by its id, and `grade` or `agg_score`. The
-    grade of a pair that comes several times is their mean.
+    grade of a pair that comes several times is their mean. Links that an export carries along (`by` links) were said by nobody.
     """
     file = path / JUDGEMENTS if path.is_dir() else path
     if not file.is_file():
@@ -60,6 +60,8 @@ def read_said(path: Path, collection: Collection, kind: str, positive: float | N
     known = {side: set(collection.ids(side).tolist()) for _, side, _ in COLUMNS}
     found: dict[Pair, list[float]] = defaultdict(list)
     for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADES)):
+        if row.cells.get("by") == LINKS:
+            continue
         image, caption = (_named(row, columns, known[side], official) for columns, side, official in COLUMNS)
         found[image, caption].append(rating_of(row))
     grades = {pair: math.fsum(each) / len(each) for pair, each in found.items()}

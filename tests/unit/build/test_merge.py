@@ -124,10 +124,12 @@ def test_lists_of_ids_may_have_remarks(tmp_path: Path):
 
 def test_an_export_is_known_by_its_study_and_official_names_are_read(tmp_path: Path):
     held = Collection(np.array(["205866"]), np.array(["411553", "7"]), ("A.", "B."), np.array([[0, 0]]))
-    (tmp_path / "judgements.csv").write_text("image_id,caption_id,grade,answers,source\n205866,7,1,1,x\n205866,7,0,1,x\n")
+    (tmp_path / "judgements.csv").write_text(
+        "image_id,caption_id,grade,answers,source,by\n205866,7,1,1,x,people\n205866,7,0,1,x,people\n205866,411553,1,0,x,links\n"
+    )
     (tmp_path / "provenance.json").write_text('{"study": "eccv-hit"}')
     said = read_said(tmp_path, held, "people")
-    assert (said.name, said.grades, said.positive) == ("eccv-hit", {("205866", "7"): 0.5}, 0.5)
+    assert (said.name, said.grades, said.positive) == ("eccv-hit", {("205866", "7"): 0.5}, 0.5), "nobody was asked about the link"
     official = tmp_path / "more" / "sits_test.csv"
     official.parent.mkdir()
     official.write_text(
