@@ -117,6 +117,8 @@ def _from_gguf(path: Path) -> tuple[Any, Any]:
     except Exception as error:  # the library's and the file's, of many kinds
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CrossmatchError(f"{path} cannot be loaded ({type(error).__name__}: {said:.200}). Fetch it again.") from error
-    net = net.float().eval()
+    for numbers in (*net.parameters(), *net.buffers()):  # the library forbids `float()` on what came from such a file
+        numbers.data = numbers.data.float() if numbers.is_floating_point() else numbers.data
+    net = net.eval()
     require_finite(net, str(path))
     return net.requires_grad_(False), tokenizer
