@@ -16,7 +16,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -73,12 +72,7 @@ class Visitor:
 
 
 def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
-    return _signer_of(campaign.secret)
-
-
-@lru_cache(maxsize=8)
-def _signer_of(secret: bytes) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(secret, salt="session")
+    return URLSafeTimedSerializer(campaign.secret, salt="session")
 
 
 def open_session(campaign: Campaign, response: Response, who: Person, secure: bool) -> None:
