@@ -16,7 +16,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -72,14 +71,13 @@ class Visitor:
 # -- sessions
 
 
-@lru_cache(maxsize=8)
-def _signer(secret: bytes) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(secret, salt="session")
+def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(campaign.secret, salt="session")
 
 
 def open_session(campaign: Campaign, response: Response, who: Person, secure: bool) -> None:
     """Let a person in: their browser keeps a signed cookie."""
-    value = _signer(campaign.secret).dumps([who.id, who.sessions, secrets.token_hex(8)])
+    value = _signer(campaign).dumps([who.id, who.sessions, secrets.token_hex(8)])
     response.set_cookie(COOKIE, value, max_age=DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
 
 
@@ -87,7 +85,7 @@ def visitor(campaign: Campaign, request: Request) -> Visitor | None:
     """Who sent this request, by their cookie; nobody if it is forged, stale or over."""
     cookie = request.cookies.get(COOKIE, "")
     try:
-        number, sessions, nonce = _signer(campaign.secret).loads(cookie, max_age=DAYS * 86_400)
+        number, sessions, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
     except (BadData, ValueError, TypeError):
         return None
     if not isinstance(number, int) or not 0 < number < 2**31:
