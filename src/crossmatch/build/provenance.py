@@ -15,7 +15,8 @@ from crossmatch.build.files import MANIFEST, manifest, read_rows
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
 from crossmatch.metrics.answers import Answers
-from crossmatch.metrics.raters import Agreement, krippendorff
+from crossmatch.metrics.coefficient import Agreement
+from crossmatch.metrics.raters import krippendorff
 
 PROVENANCE = "provenance.json"
 ARTIFICIAL = "artificial"  # how the names of artificial annotators begin

