@@ -44,6 +44,7 @@ from crossmatch.train.checkpoints import Identity, alone, require_same
 from crossmatch.train.dual import reproducible
 from crossmatch.train.features import identities
 from crossmatch.train.log import write_log
+from crossmatch.train.place import require_place
 from crossmatch.train.recipe import LARGEST
 
 try:
@@ -269,6 +270,7 @@ def train_detector(
         ON_DIORAMA if data == DIORAMA else PUBLISHED, **{key: value for key, value in changed.items() if value is not None}
     )
     checked(asdict(settings), DetectorSettings, "the training of a detector")
+    require_place(folder, restart)
     encoder = make_model(model)
     system = require_embedder(encoder, model)
     with alone(folder):

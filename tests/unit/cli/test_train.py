@@ -213,6 +213,31 @@ def test_a_folder_without_a_name_is_refused_and_one_with_spaces_is_quoted(crossm
     assert "crossmatch run -m 'my run' -t" in out
 
 
+@pytest.mark.parametrize("words", [("vse0",), ("updown",), ("clip-in-batch", "--begin", "hf:x"), ("detector", "-m", "bow"), ("dual",)])
+def test_what_others_wrote_is_not_replaced(crossmatch, tmp_path, words):
+    (tmp_path / "notmine").mkdir()
+    (tmp_path / "notmine/model.json").write_text("hello\n")
+    code, out, err = crossmatch("train", *words, "-o", "notmine")
+    assert (code, out) == (2, "")
+    assert_one_line(err, "notmine holds model.json, which")
+    assert (tmp_path / "notmine/model.json").read_text() == "hello\n"
+    assert left(tmp_path) == ["notmine/model.json"]
+    code, _, err = crossmatch("train", *words, "-o", "nowhere/../runs")
+    assert code == 2
+    assert_one_line(err, "nowhere is no folder that is there")
+    assert left(tmp_path) == ["notmine/model.json"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_it_is_replaced_when_that_is_asked_for(crossmatch, tmp_path, data):
+    (tmp_path / "notmine/checkpoints").mkdir(parents=True)
+    for name in ("model.json", "checkpoints/mine.pt"):
+        (tmp_path / "notmine" / name).write_text("hello\n")
+    code, out, _ = crossmatch("train", "vse0", "--data", data, "-o", "notmine", "--epochs", 1, *SMALL, "--restart")
+    assert (code, out.partition(" ")[0]) == (0, "notmine")
+    assert (tmp_path / "notmine/checkpoints/mine.pt").read_text() == "hello\n"  # no name that a checkpoint has
+
+
 def test_a_result_that_cannot_be_written_names_its_place(crossmatch, monkeypatch, tmp_path):
     from crossmatch.core import result
 
