@@ -1,13 +1,12 @@
 """Where a model may be written: what others wrote is not lost, and no folder is made on the way to another."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
-from crossmatch.core.errors import WrongWords  # noqa: E402
-from crossmatch.train.place import family_in, require_place, require_place_of  # noqa: E402
+from crossmatch.core.errors import WrongWords
+from crossmatch.train.place import family_in, require_place, require_place_of
 
 FOREIGN = {
     "model.json": "hello",
@@ -52,7 +51,9 @@ def test_what_a_training_left_and_files_of_other_names_are_no_hindrance(tmp_path
         require_place_of("dual", tmp_path)
 
 
-@pytest.mark.parametrize("told", ["[]", "1", "{}", '{"family": "vse"}', '{"family": "cat", "recipe": {}}', '{"family": [], "recipe": {}}'])
+@pytest.mark.parametrize(
+    "told", ["[]", "1", "{}", '{"family": "vse"}', '{"family": "cat", "recipe": {}}', '{"family": [], "recipe": {}}']
+)
 def test_which_model_json_is_ours(tmp_path, told):
     write(tmp_path, {"model.json": told})
     assert family_in(tmp_path) is None
@@ -63,8 +64,6 @@ def test_which_model_json_is_ours(tmp_path, told):
 def test_a_path_through_what_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"readme": "a file", "there/x": ""})
-    from pathlib import Path
-
     for path in ("readme/../runs", "nowhere/../runs/a", "there/no/.."):
         with pytest.raises(WrongWords, match=r"so that \.\. leads nowhere"):
             require_place(Path(path), restart=True)
