@@ -180,7 +180,7 @@ def test_a_caption_that_ends_at_the_last_step_is_whole_and_counted(model, pictur
     def late(self, encoded, state, words):
         said, state = step(self, encoded, state, words)
         steps.append(0)
-        last = len(steps) == LONGEST_TOLD
+        last = len(steps) == 4
         said = torch.full_like(said, -torch.inf) if last else said.clone()
         said[:, END] = 0.0 if last else -torch.inf
         return said, state
@@ -188,9 +188,9 @@ def test_a_caption_that_ends_at_the_last_step_is_whole_and_counted(model, pictur
     monkeypatch.setattr(type(model.match), "step", late)
     for way in ("greedy", "beam", "sampled"):
         steps.clear()
-        told = model.caption_regions(model.see(pictures), decoding=way)
-        assert model.filled(told).all()
-        assert not model.cut_short(told).any()
+        told = model.caption_regions(model.see(pictures), decoding=way, longest=4)
+        assert model.filled(told, 4).all()
+        assert not model.cut_short(told, 4).any()
 
 
 def test_numbers_are_read_back_to_their_end(model):
