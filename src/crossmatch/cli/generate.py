@@ -53,7 +53,8 @@ def within(option: str) -> click.IntRange | Finite:
 @click.option(
     "--decoding", type=click.Choice(list(WAYS)), help="How a caption is found.  [default: the model's own, which is beam]"
 )
-@click.option("--width", type=within("width"), help="Captions that a beam search follows at once; its time and memory grow with them, and beyond ten or so "
+@click.option("--width", type=within("width"),
+              help="Captions that a beam search follows at once; its time and memory grow with them, and beyond ten or so "
               f"they rarely bring a better one.  [default: {USUAL.width}]")  # fmt: skip
 @click.option(
     "--length-penalty",

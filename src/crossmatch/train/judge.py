@@ -54,7 +54,7 @@ def validated_by(model: Any, held: TrainingSet) -> str:
 
 
 def judged(model: Any, held: TrainingSet) -> dict[str, float]:
-    """What is to be seen in the log: as `SUM` what an epoch is chosen by, and of captioners as `LIKELY` what decides between equals.
+    """What is to be seen in the log: `SUM`, which an epoch is chosen by, and of captioners `LIKELY`, which decides between equals.
 
     NaN where the model gives no numbers any more.
     """

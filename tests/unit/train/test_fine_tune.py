@@ -363,7 +363,7 @@ def test_on_the_command_line(hf_clip, folder, monkeypatch, capsys):
         with pytest.raises(WrongWords, match=rf"{name} holds a fine-tuned model of another library.*: -m hf:{Path(name)}$"):
             make_model(name)
     monkeypatch.chdir("runs")
-    with pytest.raises(WrongWords, match="x holds a fine-tuned model of another library.*: -m hf:x$"):
+    with pytest.raises(WrongWords, match=r"x holds a fine-tuned model of another library.*: -m hf:x$"):
         make_model("x")
     with pytest.raises(WrongWords, match="--begin x: it holds a fine-tuned model of another library: --begin hf:x"):
         tuned("x", output="y")
