@@ -8,12 +8,13 @@ from shlex import quote
 import click
 
 from crossmatch.cli.cache import cache_options
+from crossmatch.cli.folders import FOLDER
 from crossmatch.cli.stopped import goes_on
 
 
 @click.command("detector")
 @click.option("-m", "--model", required=True, help="A model that embeds, and stays as it is (see `crossmatch models`).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trained detector.")
+@click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the trained detector.")
 @click.option("--data", default="diorama", show_default=True,
               help="diorama, or a task of two images and two captions each: bivlc, trials:FILE, …")  # fmt: skip
 @click.option("--validation", help="A task to validate with.  [default: a fifth of the trials; for diorama, its val split]")

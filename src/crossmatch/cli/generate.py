@@ -53,7 +53,9 @@ def within(option: str) -> click.IntRange | Finite:
 @click.option(
     "--decoding", type=click.Choice(list(WAYS)), help="How a caption is found.  [default: the model's own, which is beam]"
 )
-@click.option("--width", type=within("width"), help=f"Captions that a beam search follows.  [default: {USUAL.width}]")
+@click.option("--width", type=within("width"),
+              help="Captions that a beam search follows at once; its time and memory grow with them, and beyond ten or so "
+              f"they rarely bring a better one.  [default: {USUAL.width}]")  # fmt: skip
 @click.option(
     "--length-penalty",
     type=within("length_penalty"),
@@ -76,7 +78,7 @@ def generate_command(model: str, data: str, output: Path, split: str | None, siz
     from crossmatch.benchmarks import load_data
     from crossmatch.core.trials import Trials
     from crossmatch.models import make_model
-    from crossmatch.models.generation import chosen_images, cut_short, require_teller, told_captions, write_results
+    from crossmatch.models.generation import chosen_images, cut_short, filled, require_teller, told_captions, write_results
     from crossmatch.models.pair_cache import items_of
 
     if output.suffix.lower() != ".json":
@@ -96,6 +98,8 @@ def generate_command(model: str, data: str, output: Path, split: str | None, siz
     scored = "FILE" if isinstance(loaded, Trials) else f"{task}{wanted}"
     cut = cut_short(teller, captions)
     unended = f" · {cut:,} of them ({cut / len(captions):.1%}) did not end and were cut" if cut else ""
+    full = filled(teller, captions)
+    unended += f" · {full:,} of them ({full / len(captions):.1%}) ended at the last word that the limit allows" if full else ""
     advice = f"crossmatch captions score --candidates {output} --references {scored}{partial}"
     found = worded(how, getattr(teller, "usual_telling", None))
     click.echo(f"{output} · {len(captions):,} captions by {found}{unended} · {advice}")

@@ -112,9 +112,24 @@ def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: P
     task = of_world if data == "diorama" else data if data.startswith("collection:") else "TASK"
     words = told.get("validated_by", FOUND.words)  # earlier folders did not say it
     click.echo(
-        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f}{out_of(model, words)} · "
+        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f}{out_of(model, words)}"
+        f"{level(told['validation'], trials)} · "
         f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}{small}"
     )
+
+
+def level(best: float, captioner: bool) -> str:
+    """What is to be said where no epoch was better than nothing.
+
+    >>> level(0.0, captioner=False)
+    ', as in every epoch: the first is kept, and nothing was learnt that shows there'
+    """
+    from crossmatch.train.judge import DIGITS
+
+    if round(best, DIGITS) > 0:
+        return ""
+    kept = "the one to which the true captions are likeliest" if captioner else "the first"
+    return f", as in every epoch: {kept} is kept, and nothing was learnt that shows there"
 
 
 def out_of(model: Any, words: str) -> str:

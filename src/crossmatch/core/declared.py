@@ -31,21 +31,21 @@ def checked(table: Mapping[str, Any], declared: type, where: str, without: Itera
     out = {}
     for key, value in table.items():
         if key not in known:
-            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, known)}")
+            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, known, most=len(known))}")
         out[key] = typed(value, types[key], f"{where} has {key} = {shown(value)}")
         _require_range(out[key], known[key].metadata, f"{where} has {key} = {shown(value)}")
     return out
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Which of the known words may have been meant.
+def nearest(word: str, known: Iterable[str], most: int = 8) -> str:
+    """Which of the known words may have been meant; if none is near, the first of them, so many at most.
 
     >>> nearest("margn", ["margin", "negatives"])
     "Did you mean 'margin'?"
     """
     some = list(known)
-    close = get_close_matches(word.lower(), some, n=1, cutoff=0.5)
-    few = ", ".join(some[:8]) + ", …" * (len(some) > 8)
+    close = get_close_matches(word.lower(), some, n=1, cutoff=0.6)  # at one half, nonsense is near to seed
+    few = ", ".join(some[:most]) + ", …" * (len(some) > most)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {few or 'none'}."
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from crossmatch.core.catalog import Catalog
 from crossmatch.core.errors import WrongWords
@@ -50,8 +51,24 @@ def _precomputed(rest: str) -> object:
     return Precomputed(Path(rest))
 
 
+FINE_TUNED = "fine-tuned.json"  # in the folder of another library's model that was trained further: what it is called, and how
+HERE = "FOLDER"  # stands for the folder itself, which may be moved, in what it is called
+
+
+def called_in(folder: Path) -> str | None:
+    """The name by which another library's model is loaded that was fine-tuned into this folder; nothing if there is none."""
+    try:
+        name = json.loads((folder / FINE_TUNED).read_bytes())["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(folder).join(str(name).rsplit(HERE, 1))
+
+
 def _untrained(folder: str, example: str = "dual") -> WrongWords:
-    """Why a folder is no model: its training was interrupted, or there was none."""
+    """Why a folder is no model: it is another library's, its training was interrupted, or there was none."""
+    name = called_in(Path(folder))
+    if name is not None:
+        return WrongWords(f"{folder} holds a fine-tuned model of another library, which has a name of its own: -m {quote(name)}")
     if (Path(folder) / "checkpoints").is_dir():
         return WrongWords(f"the training in {folder} is not finished. Start it again with the same words, and it goes on.")
     return WrongWords(f"there is no trained model in {folder}. Train one: crossmatch train {example} -o {folder}")
@@ -235,6 +252,6 @@ def make_model(name: str, example: str = "dual") -> object:
         from crossmatch.models.user_module import user_model
 
         return user_model(name)
-    if "/" in family and family not in families():
+    if ("/" in family and family not in families()) or called_in(Path(name)) is not None:
         raise _untrained(name, example)
     return families()[family].make(rest)

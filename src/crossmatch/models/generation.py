@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from crossmatch.core.arrays import IntArray
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.pictures import opened
-from crossmatch.core.progress import track
+from crossmatch.core.progress import announce, steps
 from crossmatch.core.whole import whole_file
 from crossmatch.models.abilities import Teller, abilities
 from crossmatch.models.cache import require_pictures
 from crossmatch.models.pipeline import ahead, usual_workers
 
+EVERY = 10.0  # seconds between two lines about how far it is, where there is no terminal
 IMAGES = 64  # that are told of at a time; always, where words are drawn
 DRAWN = "sampled"  # the decoding that depends on chance
 
@@ -63,10 +65,16 @@ def told_captions(
     threads = usual_workers(open_image) if workers is None else workers
     pictures = ahead(lambda names: [opened(open_image, name) for name in names], cuts, threads)
     found: dict[str, str] = {}
+    told = time.monotonic()
     try:
-        for n, names in enumerate(track(cuts, "captioning")):
-            seed = {"seed": _seed(int(how.get("seed", 0)), n)} if drawn else {}
-            found |= zip(names, _checked(model.caption(next(pictures), **{**how, **seed}), names), strict=True)
+        with steps(len(ids), "captioning") as show:
+            for n, names in enumerate(cuts):
+                seed = {"seed": _seed(int(how.get("seed", 0)), n)} if drawn else {}
+                found |= zip(names, _checked(model.caption(next(pictures), **{**how, **seed}), names), strict=True)
+                show(len(found), "")
+                if time.monotonic() - told >= EVERY and len(found) < len(ids):
+                    announce(f"captioned {len(found):,} of {len(ids):,} images")
+                    told = time.monotonic()
     finally:
         pictures.close()  # type: ignore[attr-defined]
     return found
@@ -105,7 +113,16 @@ def _checked(given: Any, names: Sequence[str]) -> list[str]:
 
 def cut_short(model: object, captions: Mapping[str, str]) -> int:
     """How many of its captions did not end and were cut by a model, if it can say (`cut_short`); else none."""
-    asked = getattr(model, "cut_short", None)
+    return _counted(model, "cut_short", captions)
+
+
+def filled(model: object, captions: Mapping[str, str]) -> int:
+    """How many of its captions ended with the last word that the model's limit allows, if it can say (`filled`); else none."""
+    return _counted(model, "filled", captions)
+
+
+def _counted(model: object, which: str, captions: Mapping[str, str]) -> int:
+    asked = getattr(model, which, None)
     return 0 if asked is None else int(np.sum(asked(list(captions.values()))))
 
 

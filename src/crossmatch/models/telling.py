@@ -10,6 +10,8 @@ from crossmatch.core.declared import checked
 from crossmatch.core.errors import WrongWords
 
 MOST_PENALTY = 10  # of a length: beyond it, scores of long captions are too small for float32 to tell them apart
+# Captions that a beam search follows: its time and memory grow with them, and beyond ten or so captions rarely become better.
+WIDEST = 100
 LONGEST_ASKED = 1000  # words or tokens of a caption
 
 
@@ -29,7 +31,7 @@ Did you mean 'beam'?
     """
 
     decoding: Literal["greedy", "sampled", "beam"] = "beam"
-    width: int = field(default=5, metadata={"of": "beam", "least": 1, "most": 10_000})
+    width: int = field(default=5, metadata={"of": "beam", "least": 1, "most": WIDEST})
     length_penalty: float = field(default=1.0, metadata={"of": "beam", "least": 0, "most": MOST_PENALTY})
     temperature: float = field(default=1.0, metadata={"of": "sampled", "above": 0})
     seed: int = field(default=0, metadata={"of": "sampled", "least": 0, "most": 2**64 - 1})

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
+from crossmatch.models import called_in
 from crossmatch.models.zoo.features import Extractor
 from crossmatch.models.zoo.model import ZooConfig, load, made
 from crossmatch.models.zoo.pixels import PixelGrid
@@ -74,6 +76,8 @@ def begun(folder: Path, recipe: Recipe) -> Any:
     try:
         family = json.loads((folder / "model.json").read_bytes())["family"]
     except OSError:
+        if (name := called_in(folder)) is not None:
+            raise WrongWords(f"--begin {folder}: it holds a fine-tuned model of another library: --begin {quote(name)}") from None
         raise WrongWords(
             f"--begin {folder}: there is no model.json. Name the folder of a trained model, or leave --begin out."
         ) from None

@@ -13,7 +13,6 @@ import hashlib
 import io
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -96,8 +95,11 @@ class Checkpoints:
         return bool(self._files())
 
     def drop(self) -> None:
-        """Remove all checkpoints."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove all checkpoints, and the folder if nothing else is in it."""
+        for path in (*self._files(), *self.folder.glob(f".*{UNFINISHED}")):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def _files(self) -> list[Path]:
         """Those that are there, the newest first."""

@@ -44,6 +44,7 @@ from crossmatch.train.checkpoints import Identity, alone, require_same
 from crossmatch.train.dual import reproducible
 from crossmatch.train.features import identities
 from crossmatch.train.log import write_log
+from crossmatch.train.place import require_place
 from crossmatch.train.recipe import LARGEST
 
 try:
@@ -118,19 +119,25 @@ def detector_data(name: str, *, validation: str | None = None, images: int | Non
     The embedded world trains on edits of its train split and validates with edits of its val split. A task validates with a fifth
     of its trials, drawn once and for all; trials that share an image stay together. `validation` names a task of its own for that.
     """
+    return looked_at(name, validation=validation, images=images, size=size)()
+
+
+def looked_at(name: str, *, validation: str | None, images: int | None, size: str) -> Callable[[], DetectorData]:
+    """The same, after all that can be wrong with them has been seen; the scenes of the embedded world are yet to be imagined."""
     if name == DIORAMA:
         if validation is not None:
             raise WrongWords("--validation goes with a task; diorama has a split of its own. Leave it out.")
         there = {split: _scenes(split, images, size) for split in SCENES}
-        return DetectorData(DIORAMA, *(drawn_apart(split, there[split]) for split in ("train", "val")))
+        return lambda: DetectorData(DIORAMA, *(drawn_apart(split, there[split]) for split in ("train", "val")))
     if images is not None:
         raise WrongWords(f"--images are scenes of diorama; {name} has trials of its own. Leave it out.")
     whole = _pairs(name)
     if validation is not None:
-        return DetectorData(name, whole, _pairs(validation), known=(data_hash(whole),))
-    held = held_out(whole)
-    parts = (whole.chosen(np.flatnonzero(kept)) for kept in (~held, held))
-    return DetectorData(name, *parts, known=(data_hash(whole),))
+        found = DetectorData(name, whole, _pairs(validation), known=(data_hash(whole),))
+    else:
+        held = held_out(whole)
+        found = DetectorData(name, *(whole.chosen(np.flatnonzero(kept)) for kept in (~held, held)), known=(data_hash(whole),))
+    return lambda: found
 
 
 def _scenes(split: str, images: int | None, size: str) -> int:
@@ -269,10 +276,12 @@ def train_detector(
         ON_DIORAMA if data == DIORAMA else PUBLISHED, **{key: value for key, value in changed.items() if value is not None}
     )
     checked(asdict(settings), DetectorSettings, "the training of a detector")
+    require_place(folder, restart)
+    make = looked_at(data, validation=validation, images=images, size=size)  # before a model that may take long to load
     encoder = make_model(model)
     system = require_embedder(encoder, model)
     with alone(folder):
-        held = detector_data(data, validation=validation, images=images, size=size)
+        held = make()
         recipe = hashlib.sha256(json.dumps([asdict(settings), system]).encode()).hexdigest()[:12]
         identity = Identity(recipe, held.digest, {"settings": asdict(settings), "system": system})
         if restart:

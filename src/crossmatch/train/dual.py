@@ -26,6 +26,7 @@ from crossmatch.metrics.table import metric
 from crossmatch.models.dual import PAD, Dual, DualConfig, DualEncoderNet, numbered, vocabulary_of
 from crossmatch.train.losses import symmetric_contrastive
 from crossmatch.train.pictures import draw_split
+from crossmatch.train.place import require_place_of
 
 try:
     import torch
@@ -79,6 +80,7 @@ def train_dual(
     if recipe.images < 2 or recipe.epochs < 1 or recipe.pixels < 8:
         raise CrossmatchError(f"{recipe} cannot be trained: it takes 2 images, 1 epoch and 8 pixels at least.")
     folder, digest = Path(folder), recipe.digest()
+    require_place_of("dual", folder)
     finished = _finished(folder, digest)
     if finished is not None:
         return finished

@@ -21,10 +21,11 @@ import numpy as np
 from crossmatch.core.arrays import IntArray
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import whole_file
+from crossmatch.models import FINE_TUNED, HERE
 from crossmatch.models.checkpoint import require_finite
 from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
 from crossmatch.train.data import TrainingSet
-from crossmatch.train.foreign import AT_ONCE, HERE, FineTuned, begun_with, require_free
+from crossmatch.train.foreign import AT_ONCE, FineTuned, begun_with, require_free
 from crossmatch.train.judge import validated_by
 from crossmatch.train.loop import EVERY, Training, fit, judged_by_kind
 from crossmatch.train.objectives import objective
@@ -38,7 +39,7 @@ except ImportError as absent:
     raise MissingDependency("PyTorch", "models") from absent
 
 FAMILY = "clip"  # of the recipes by which it is done
-TOLD = "fine-tuned.json"  # written last: what the folder holds, and how it came about
+TOLD = FINE_TUNED  # written last: what the folder holds, and how it came about
 NAMED = re.compile(rf"hf:{HERE}|open_clip:([^,]+,|local-dir:){HERE}")  # what a model is called in it
 
 

@@ -20,6 +20,7 @@ from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.pictures import opened
 from crossmatch.core.whole import whole_file
+from crossmatch.models import HERE
 from crossmatch.models.folder import weights_of
 from crossmatch.models.zoo.clip import scale_of
 from crossmatch.train.checkpoints import FOLDER as CHECKPOINTS
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 WEIGHTS = "open_clip.pt"
 OTHERS = ("*.pt", "*.pth", "*.ckpt", "*.npz", "*.h5", "*.msgpack")  # how else weights are kept
 CONFIG, BINARY = "open_clip_config.json", "open_clip_pytorch_model.bin"
-HERE = "FOLDER"  # stands for the folder itself, which may be moved, in the name of a model that is written into it
 SAVING = ".saving-"  # how a folder is called whose files are not yet all there
 AT_ONCE = 64  # items that are embedded together to be judged
 

@@ -32,6 +32,7 @@ from crossmatch.models.grounded import Grounded, GroundedConfig, GroundedNet, me
 from crossmatch.models.regions import crops_of, regions_of
 from crossmatch.train.dual import LARGEST_SCALE, WATCHED, WAYS, reproducible
 from crossmatch.train.pictures import Part, in_parts
+from crossmatch.train.place import require_place_of
 
 try:
     import torch
@@ -138,6 +139,7 @@ def train_grounded(
     if recipe.images < 2 or recipe.epochs < 1 or recipe.pixels < 8:
         raise CrossmatchError(f"{recipe} cannot be trained: it takes 2 images, 1 epoch and 8 pixels at least.")
     folder, digest = Path(output), recipe.digest()
+    require_place_of("grounded", folder)
     finished = _finished(folder, digest)
     if finished is not None:
         return finished

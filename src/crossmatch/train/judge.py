@@ -29,6 +29,8 @@ except ImportError as absent:
 
 WATCHED = ("hit@1", "hit@5", "hit@10")
 SUM = "sum"  # what an epoch is chosen by, whatever it is a sum of
+LIKELY = "log-likelihood per word"  # and this among epochs that are level in it, where there is such a thing
+DIGITS = 6  # after the point: what differs less is level, as CIDEr-D of lengths alone is (1e-20)
 CHOICES = "right choices in validation add up to"  # where there are hard negatives
 AT_ONCE = 128  # captions whose likelihood is asked for together
 
@@ -52,7 +54,10 @@ def validated_by(model: Any, held: TrainingSet) -> str:
 
 
 def judged(model: Any, held: TrainingSet) -> dict[str, float]:
-    """What is to be seen in the log, and as `SUM` what an epoch is chosen by; NaN where the model gives no numbers any more."""
+    """What is to be seen in the log: `SUM`, which an epoch is chosen by, and of captioners `LIKELY`, which decides between equals.
+
+    NaN where the model gives no numbers any more.
+    """
     model.net.eval()
     return judge_of(model).found(model, held)
 
@@ -84,7 +89,7 @@ def told(model: Any, held: TrainingSet) -> dict[str, float]:
     return {
         "CIDEr-D": 100 * score.value,
         "captions cut": 100 * float(model.cut_short(said).mean()),
-        "log-likelihood per word": _per_word(model, regions, held),
+        LIKELY: _per_word(model, regions, held),
         SUM: 100 * score.value,
     }
 

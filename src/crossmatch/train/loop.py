@@ -26,7 +26,7 @@ from crossmatch.train.checkpoints import Checkpoints
 from crossmatch.train.data import Rows, TrainingSet
 from crossmatch.train.dual import reproducible
 from crossmatch.train.hard import CHOSEN
-from crossmatch.train.judge import SUM, judged, require_judgeable
+from crossmatch.train.judge import DIGITS, LIKELY, SUM, judged, require_judgeable
 from crossmatch.train.log import board, write_log
 from crossmatch.train.recipe import TrainSettings
 
@@ -54,6 +54,7 @@ class State:
     losses: list[float] = field(default_factory=list)  # of these steps
     seconds: float = 0.0
     best: float = -math.inf
+    likely: float = -math.inf  # the log-likelihood per word of the best epoch, which decides between equals
     best_epoch: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
     weights: dict[str, Tensor] = field(default_factory=dict)  # those of the best epoch
@@ -116,7 +117,8 @@ class Training:
 def fit(training: Training, checkpoints: Checkpoints, *, tensorboard: bool = False, every: float = EVERY) -> State:
     """Train, and leave the weights of the best epoch in the model, the first of equals.
 
-    After each epoch the validation set is judged: captioners by CIDEr-D of what they tell; all others by how often they choose
+    After each epoch the validation set is judged: captioners by CIDEr-D of what they tell, and if that is equal by how likely the
+    true captions are to them; all others by how often they choose
     right where it has hard negatives, else by the sum of the hits of a search in both directions, or among captions where texts are
     all that a model knows.
 
@@ -270,8 +272,9 @@ def _close_epoch(state: State, training: Training) -> None:
     }
     state.rows.append(head | {f"val {name}" if name != SUM else SUM: value for name, value in found.items()})
     state.epoch, state.step, state.losses = state.epoch + 1, 0, []
-    if found[SUM] > state.best:
-        state.best, state.best_epoch = found[SUM], state.epoch
+    value, likely = found[SUM], found.get(LIKELY, -math.inf)
+    if (round(value, DIGITS), likely) > (round(state.best, DIGITS), state.likely):
+        state.best, state.likely, state.best_epoch = value, likely, state.epoch
         state.weights = {name: values.detach().clone() for name, values in training.model.net.state_dict().items()}
 
 

@@ -146,13 +146,16 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
         special = table.get(DIORAMA, {})
         for each in TABLES:
             tables[each] |= {**ON_DIORAMA.get(each, {}), **special.get(each, {})}
-    for word in overrides:
+    words = list(overrides)
+    for word in words:
         _override(tables, word)
     told = {key: value for key, value in table.items() if key not in (*TABLES, DIORAMA)}
     held: dict[str, Any] = {
         each: SETTINGS[each](**checked(table, SETTINGS[each], f"{where}: [{each}]")) if each in SETTINGS else table
         for each, table in tables.items()
     }
+    for word in words:
+        _require_used(word, held["negatives"].kind, called, data)
     aim = tables["objective"].get("name")
     if held["negatives"].kind != "none" and aim not in USE_NEGATIVES:
         raise WrongWords(
@@ -190,6 +193,24 @@ def _require_shape(table: dict[str, Any], where: str) -> None:
     if missing:
         raise WrongWords(f'{where} does not say its {missing}. Add a line: {missing} = "…"')
     table["evaluated_by"] = typed(table.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
+
+
+def _require_used(word: str, kind: str, recipe: str, data: str) -> None:
+    """Refuse a change of hard negatives that are not there: it would change nothing."""
+    table, _, name = word.partition("=")[0].strip().partition(".")
+    if table != "negatives" or name == "kind":
+        return
+    why = ""
+    if kind == "none":
+        why = f"is for hard negatives, and the recipe {recipe} has none; clip-hard-texts and clip-hard-pairs do"
+    elif name == "noise" and kind != "pairs":
+        why = (
+            f"is the share of wrong negative images, and with negatives.kind={kind} there are no such images; with pairs there are"
+        )
+    elif data not in (DIORAMA, ""):
+        why = f"is for the edits of {DIORAMA}; the negatives of a {data} come from a file as they are"
+    if why:
+        raise WrongWords(f"--set {word.strip()}: it {why}. Leave it out.")
 
 
 def _override(tables: dict[str, dict[str, Any]], word: str) -> None:

@@ -37,6 +37,7 @@ from crossmatch.train.judge import validated_by
 from crossmatch.train.loop import EVERY, Training, fit
 from crossmatch.train.objectives import OBJECTIVES, objective
 from crossmatch.train.objectives.options import FAMILIES, OPTIONS
+from crossmatch.train.place import require_place
 from crossmatch.train.recipe import Recipe, load_recipe
 from crossmatch.train.sources import Asked, Source, require_asked, source
 
@@ -78,6 +79,7 @@ def train_zoo(
     require_known(chosen)
     require_line(chosen, world)
     _require_other(chosen, folder, begin, overrides)
+    require_place(folder, restart)
     asked = asked or Asked()
     if foreign:
         from crossmatch.train.fine_tune import fine_tune

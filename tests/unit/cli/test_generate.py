@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -33,6 +34,9 @@ class Teller:
 
     def cut_short(self, captions):
         return ["greedy" in text for text in captions]
+
+    def filled(self, captions):
+        return ["number" in text for text in captions]
 
 def spoilt():
     class Spoilt:
@@ -130,7 +134,9 @@ def test_options_reach_the_model(crossmatch, tmp_path):
     assert code == 0
     assert " · 2 captions by greedy decoding · 2 of them (100.0%) did not end and were cut · crossmatch captions score" in out
     assert told(tmp_path)["test-00001"].startswith("two red things by greedy")
-    assert generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--temperature", 0.5)[0] == 0
+    code, out, _ = generate(crossmatch, "Teller", "--size", "tiny", "--limit", 2, "--temperature", 0.5)
+    assert code == 0
+    assert " · 2 of them (100.0%) ended at the last word that the limit allows · crossmatch captions score" in out
     assert told(tmp_path)["test-00001"].endswith(" at 0.5")
 
 
@@ -146,7 +152,7 @@ def test_the_closing_line_says_how_captions_were_found(crossmatch, tmp_path):
 def test_help_shows_what_is_usual_and_what_an_option_asks_for(crossmatch):
     _, out, _ = crossmatch("generate", "--help")
     told = " ".join(out.split())
-    assert "Captions that a beam search follows. [default: 5]" in told
+    assert "they rarely bring a better one. [default: 5] [1<=x<=100]" in told
     assert "divided by. [default: 1] [0<=x<=10]" in told
     assert "Of sampling, which it asks for where no --decoding is named: below 1 likely words become likelier. [default: 1]" in told
 
@@ -178,6 +184,25 @@ def test_what_is_drawn_depends_on_the_seed_and_not_on_batches():
     model.sizes.clear()
     told_captions(model, collection(many), batch=50, decoding="greedy", workers=0)
     assert model.sizes == [50, 50, many - 100]
+
+
+def test_how_far_it_is_shows_on_a_terminal_and_from_time_to_time_elsewhere(crossmatch, monkeypatch):
+    from crossmatch.models import generation
+
+    words = ("Plain", "--size", "tiny", "--batch", 20)
+    assert generate(crossmatch, *words)[2] == ""  # it takes no time
+    monkeypatch.setattr(generation, "EVERY", 0.0)
+    assert generate(crossmatch, *words)[2] == "captioned 20 of 50 images\ncaptioned 40 of 50 images\n"
+    shown = []
+
+    @contextmanager
+    def steps(total, label):
+        shown.append((total, label))
+        yield lambda done, said: shown.append(done)
+
+    monkeypatch.setattr(generation, "steps", steps)
+    generate(crossmatch, *words)
+    assert shown == [(50, "captioning"), 20, 40, 50]
 
 
 def test_a_trained_captioner(crossmatch, tmp_path):
@@ -221,7 +246,7 @@ WRONG = [
     (("-m", "tellers.py:Teller", "--temperature", "nan"), 2, "'--temperature': nan was given; a finite number was expected"),
     (("-m", "tellers.py:Teller", "--length-penalty", "-5"), 2, "'--length-penalty': -5.0 is not in the range 0<=x<=10"),
     (("-m", "tellers.py:Teller", "--length-penalty", "11"), 2, "'--length-penalty': 11.0 is not in the range 0<=x<=10"),
-    (("-m", "tellers.py:Teller", "--width", "10000000"), 2, "'--width': 10000000 is not in the range 1<=x<="),
+    (("-m", "tellers.py:Teller", "--width", "1000"), 2, "'--width': 1000 is not in the range 1<=x<=100"),
 ]
 
 

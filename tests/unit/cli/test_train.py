@@ -105,6 +105,20 @@ WRONG = [
     (("train", "vse0", "-o", "x", "--threads", "0"), 2, "--threads"),
     (("train", "vse0", "-o", "x", "--set", "train.epoch=3"), 2, "Did you mean 'epochs'?"),
     (("train", "vse0", "-o", "x", "--set", "model.dimension=3"), 2, "Did you mean 'dimensions'?"),
+    (("train", "vse0", "-o", "x", "--set", "train.nonsense=3"), 2, "Known: optimiser, learning_rate, batch, epochs, beta1, "),
+    (("train", "vse0", "-o", "x", "--set", "train.nonsense=3"), 2, "validation, threads, seed."),
+    (("train", "clip", "-o", "x", "--set", "negatives.noise=0.4"), 2, "--set negatives.noise=0.4: it is for hard negatives, and"),
+    (("train", "clip-hard-texts", "-o", "x", "--set", "negatives.noise=0.4"), 2, "the share of wrong negative images"),
+    (
+        ("train", "clip-hard-pairs", "-o", "x", "--set", "begin.negatives.each=2"),
+        2,
+        "--set begin.negatives.each=2: it is for hard negatives",
+    ),
+    (
+        ("train", "clip-hard-pairs", "-o", "x", "--data", "collection:ph", "--set", "negatives.noise=0.4"),
+        2,
+        "for the edits of diorama",
+    ),
     (("train", "vse0", "-o", "x", "--data", "dioarma"), 2, "no data 'dioarma'"),
     (("train", "vse0", "-o", "x", "--data", "collection:nowhere"), 2, "nowhere is not there"),
     (("train", "vse0", "-o", "x", "--data", "precomp:nowhere"), 2, "there is no nowhere"),
@@ -211,6 +225,46 @@ def test_a_folder_without_a_name_is_refused_and_one_with_spaces_is_quoted(crossm
     code, out, err = crossmatch("train", "vse0", "--data", data, "-o", "my run", "--epochs", 1, *SMALL)
     assert code == 0, err
     assert "crossmatch run -m 'my run' -t" in out
+
+
+@pytest.mark.parametrize(
+    "words", [("vse0",), ("updown",), ("clip-in-batch", "--begin", "hf:x"), ("detector", "-m", "bow"), ("dual",)]
+)
+def test_what_others_wrote_is_not_replaced(crossmatch, tmp_path, words):
+    (tmp_path / "notmine").mkdir()
+    (tmp_path / "notmine/model.json").write_text("hello\n")
+    code, out, err = crossmatch("train", *words, "-o", "notmine")
+    assert (code, out) == (2, "")
+    assert_one_line(err, "notmine holds model.json, which")
+    assert (tmp_path / "notmine/model.json").read_text() == "hello\n"
+    assert left(tmp_path) == ["notmine/model.json"]
+    code, _, err = crossmatch("train", *words, "-o", "nowhere/../runs")
+    assert code == 2
+    assert_one_line(err, "nowhere is no folder that is there")
+    assert left(tmp_path) == ["notmine/model.json"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_it_is_replaced_when_that_is_asked_for(crossmatch, tmp_path, data):
+    (tmp_path / "notmine/checkpoints").mkdir(parents=True)
+    for name in ("model.json", "checkpoints/mine.pt"):
+        (tmp_path / "notmine" / name).write_text("hello\n")
+    code, out, _ = crossmatch("train", "vse0", "--data", data, "-o", "notmine", "--epochs", 1, *SMALL, "--restart")
+    assert (code, out.partition(" ")[0]) == (0, "notmine")
+    assert (tmp_path / "notmine/checkpoints/mine.pt").read_text() == "hello\n"  # no name that a checkpoint has
+
+
+def test_a_captioner_that_learnt_nothing_says_so_and_the_likelier_epoch_is_kept(crossmatch, tmp_path, data):
+    words = ("train", "show-tell", "--data", data, "-o", "runs/a", "--epochs", "3", *SMALL, "--set", "train.learning_rate=1e-4")
+    code, out, _ = crossmatch(*words)
+    assert code == 0
+    log = [row.split(",") for row in (tmp_path / "runs/a/log.csv").read_text().splitlines()]
+    table = [dict(zip(log[0], row, strict=True)) for row in log[1:]]
+    assert {round(float(row["sum"]), 6) for row in table} == {0.0}
+    likely = [float(row["val log-likelihood per word"]) for row in table]
+    assert likely[0] < likely[1] < likely[2]
+    kept = "the one to which the true captions are likeliest is kept"
+    assert f"epoch 3 of 3, CIDEr-D x 100 in validation is 0.0, as in every epoch: {kept}" in out
 
 
 def test_a_result_that_cannot_be_written_names_its_place(crossmatch, monkeypatch, tmp_path):

@@ -229,6 +229,34 @@ def test_what_cannot_be_trained_on(home):
     assert not (home / "runs").exists()
 
 
+def test_the_data_are_looked_at_before_the_model_is_loaded(home, monkeypatch):
+    from crossmatch.train import detector
+
+    loaded = []
+    monkeypatch.setattr(detector, "make_model", lambda name: loaded.append(name))
+    with pytest.raises(CrossmatchError, match=r"nothing\.csv"):
+        trained(home, "runs/x", data="trials:nothing.csv", images=None)
+    assert not loaded
+    assert not (home / "runs").exists()
+
+
+def test_stopped_between_its_logs_and_its_name_it_ends_with_the_same_weights(home, monkeypatch):
+    from crossmatch.train import detector
+
+    whole = trained(home, "runs/whole", epochs=3)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detector.TrainedDetector, "save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(home, epochs=3)
+    assert sorted(path.name for path in (home / "runs/a").iterdir()) == ["lock", "log-image.csv", "log-text.csv"]
+    monkeypatch.undo()
+    monkeypatch.chdir(home)
+    assert trained(home, epochs=3).weights == whole.weights
+
+
 def test_the_data_are_known_by_all_of_their_pictures():
     rng = np.random.default_rng(0)
     pictures = {f"{side}{n}": rng.integers(0, 255, (4, 4, 3), dtype=np.uint8) for side in "ab" for n in range(20)}

@@ -359,6 +359,14 @@ def test_on_the_command_line(hf_clip, folder, monkeypatch, capsys):
     assert not end.value.code
     out = capsys.readouterr().out
     assert "crossmatch run -m hf:runs/x -t collection:mine" in out
+    for name in ("runs/x", "./runs/x"):  # by its folder alone, as models that are trained here are called
+        with pytest.raises(WrongWords, match=rf"{name} holds a fine-tuned model of another library.*: -m hf:{Path(name)}$"):
+            make_model(name)
+    monkeypatch.chdir("runs")
+    with pytest.raises(WrongWords, match=r"x holds a fine-tuned model of another library.*: -m hf:x$"):
+        make_model("x")
+    with pytest.raises(WrongWords, match="--begin x: it holds a fine-tuned model of another library: --begin hf:x"):
+        tuned("x", output="y")
 
 
 def contents(folder):

@@ -106,6 +106,50 @@ def test_the_weights_are_those_of_the_best_epoch(tmp_path, monkeypatch):
     assert len(set(seen)) == 3
 
 
+LEVEL = [(0.0, -5.0), (0.0, -3.0), (0.0, -4.0)]  # nothing told is worth anything, and yet the second epoch knows more
+
+
+def judging(monkeypatch, values):
+    """Let validation say these, and then be stopped."""
+    given = iter(values)
+
+    def judge(model, held):
+        value, likely = next(given, (None, None))
+        if value is None:
+            raise KeyboardInterrupt
+        return {"log-likelihood per word": likely, "sum": value}
+
+    monkeypatch.setattr(loop, "judged", judge)
+
+
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [
+        (LEVEL, 2),
+        ([(1e-20, -5.0), (0.0, -3.0), (1e-21, -4.0)], 2),
+        ([(1.0, -5.0), (0.0, -3.0), (0.5, -2.0)], 1),
+        ([(0.0, -3.0), (0.0, -3.0), (0.0, -3.0)], 1),
+    ],
+)
+def test_the_likelihood_of_a_word_decides_between_equals_and_nothing_else(tmp_path, monkeypatch, values, best):
+    judging(monkeypatch, values)
+    state = fit(training(), kept(tmp_path))
+    assert (state.best_epoch, state.best, state.likely) == (best, *values[best - 1])
+
+
+def test_what_decides_between_equals_survives_an_interruption(tmp_path, monkeypatch):
+    judging(monkeypatch, LEVEL)
+    whole = training()
+    fit(whole, kept(tmp_path / "whole"))
+    judging(monkeypatch, LEVEL[:2])
+    with pytest.raises(KeyboardInterrupt):
+        fit(training(), kept(tmp_path / "parts"))
+    judging(monkeypatch, LEVEL[2:])
+    parts = training()
+    assert fit(parts, kept(tmp_path / "parts")).best_epoch == 2  # better than the third, though that was judged in another process
+    assert weights_of(parts.model.net) == weights_of(whole.model.net)
+
+
 def test_training_stops_when_patience_ends(tmp_path, monkeypatch):
     values = iter([1.0, 3.0, 2.0, 3.0, 9.0])  # equal is no improvement
     monkeypatch.setattr(loop, "judged", lambda *_: {"sum": next(values)})

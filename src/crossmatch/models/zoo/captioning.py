@@ -118,6 +118,10 @@ class CaptioningModel(Trained):
         """Which of its captions did not end and were cut: those of as many words as one may have, where its end is one."""
         return np.asarray([len(text.split()) >= longest for text in captions], dtype=bool)
 
+    def filled(self, captions: Sequence[str], longest: int = LONGEST_TOLD) -> NDArray[np.bool_]:
+        """Which of its captions have as many words as one may have that ends: with another word, they would have been cut."""
+        return np.asarray([len(text.split()) == longest - 1 for text in captions], dtype=bool)
+
     def _captions(self, parts: Iterator[tuple[slice, Any]], how: Telling) -> list[str]:
         generator = torch.Generator().manual_seed(how.seed)
         ways: Mapping[str, Callable[[Any, Any, int], Told]] = {

@@ -170,6 +170,27 @@ def test_captions_that_do_not_end_are_cut_at_one_length_and_are_known(model, pic
     whole = model.unread(model.read(["a cat " * 40]).numbers)[0]
     assert len(whole.split()) == LONGEST == LONGEST_TOLD - 1
     assert not model.cut_short([whole])[0]
+    assert model.filled(["a cat", whole, f"{whole} cat", ""]).tolist() == [False, True, False, False]
+
+
+def test_a_caption_that_ends_at_the_last_step_is_whole_and_counted(model, pictures, monkeypatch):
+    """Its end is the last of the words that it may have, so that it was never cut, and one more word would have been."""
+    steps, step = [], type(model.match).step
+
+    def late(self, encoded, state, words):
+        said, state = step(self, encoded, state, words)
+        steps.append(0)
+        last = len(steps) == 4
+        said = torch.full_like(said, -torch.inf) if last else said.clone()
+        said[:, END] = 0.0 if last else -torch.inf
+        return said, state
+
+    monkeypatch.setattr(type(model.match), "step", late)
+    for way in ("greedy", "beam", "sampled"):
+        steps.clear()
+        told = model.caption_regions(model.see(pictures), decoding=way, longest=4)
+        assert model.filled(told, 4).all()
+        assert not model.cut_short(told, 4).any()
 
 
 def test_numbers_are_read_back_to_their_end(model):
