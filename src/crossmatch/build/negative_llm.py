@@ -87,7 +87,7 @@ def written_negatives(
 def named_writer(endpoint: str, model: str, **patience: Any) -> Writer:
     """Who writes negatives: a model of an endpoint, or, without one, a folder or a .gguf file on this machine."""
     if not model:
-        raise WrongWords("--by llm needs a model: a folder or .gguf file, or with --endpoint the name of a model there.")
+        raise WrongWords("--by llm needs --model: a folder or .gguf file, or with --endpoint the name of a model there.")
     if endpoint:
         from crossmatch.build.endpoint import Endpoint
 

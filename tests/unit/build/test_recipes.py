@@ -42,6 +42,11 @@ def _everything(campaign: Campaign, study: int, person: int, answer: Answer) -> 
         assign.submit(campaign, claim, person, [answer(held, n) for n in range(len(held.items))])
 
 
+def original(hit: assign.Hit, n: int) -> str:
+    """The place at which the first image of an item is shown."""
+    return f"image-{hit.items[n].orders['images'].index(0)}"
+
+
 def states(recipe_: Recipe, work: Work) -> list[str]:
     return [one.state for one in carry_on(recipe_, work)]
 
@@ -111,7 +116,7 @@ def test_bison_stops_twice_and_ends_with_trials_that_both_people_confirmed(tmp_p
     assert states(bison, work) == [DONE, DONE, WAITS]
     chosen = [json.loads(line) for line in (work.at("bison-select") / "trials.jsonl").read_text().splitlines()]
     refused = chosen[0]["id"]
-    answered(work, "bison-verify", lambda hit, n: {"which": "both" if hit.items[n].key == refused else "image-0"})
+    answered(work, "bison-verify", lambda hit, n: {"which": "both" if hit.items[n].key == refused else original(hit, n)})
     found = carry_on(bison, work)
     assert [one.state for one in found] == [DONE, DONE, DONE]
     kept = [json.loads(line)["id"] for line in (work.at("bison-verify") / "trials.jsonl").read_text().splitlines()]
@@ -124,8 +129,9 @@ def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
     assert states(bivlc, work)[4:] == [WAITS, LATER, LATER]
     answered(work, "bivlc-choose", lambda hit, n: {"best": "image-0" if n else "none"}, ("anna",))
     assert states(bivlc, work)[5:] == [DONE, WAITS]
-    answered(work, "bivlc-ambiguity", lambda hit, n: {"which": "image-0"}, ("ben",))
+    answered(work, "bivlc-ambiguity", lambda hit, n: {"which": original(hit, n)}, ("ben",))
     assert set(states(bivlc, work)) == {DONE}
+    assert (work.at("bivlc-ambiguity") / "trials.jsonl").stat().st_size
     negatives = {row["id"]: row for row in map(json.loads, (work.at("format") / "rows.jsonl").read_text().splitlines())}
     for line in (work.at("bivlc-ambiguity") / "trials.jsonl").read_text().splitlines():
         trial = json.loads(line)
@@ -137,7 +143,7 @@ def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
 def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path):
     eccv, work = recipe("eccv"), Work(tmp_path / "R", DATA, {"models": ["random"]})
     assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
-    answered(work, "eccv-hit", lambda hit, n: {"match": hit.items[n].gold["match"][0] if hit.items[n].gold else "no"})
+    answered(work, "eccv-hit", lambda hit, n: {"match": "yes" if "yes" in (hit.items[n].gold or {}).get("match", ()) else "no"})
     assert states(eccv, work) == [DONE, DONE, DONE, DONE]
     merged = load_folder(work.at("merge"))
     assert any(name.startswith("merged") for name in merged.judgements)
