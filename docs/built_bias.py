@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from built_pool import ANNOTATORS, DIRECTIONS, Setting
-from crossmatch.build.material import said_of
 from crossmatch.build.pool import retrieved
 from crossmatch.core.arrays import FloatArray
 from crossmatch.metrics.bias import subsets
@@ -47,10 +46,8 @@ def scored(setting: Setting, direction: str, metric: str) -> Scored:
     """
     true = setting.true(direction)
     depth = int(true.sum(axis=1).max())
-    ranked = [
-        retrieved(said_of(model, setting.held), setting.held, {direction: setting.queries[direction]}, depth)[direction]
-        for model in setting.models.values()
-    ]
+    at = {direction: setting.queries[direction]}
+    ranked = [retrieved(said, setting.held, at, depth)[direction] for said in setting.said.values()]
     row = np.arange(len(true))[:, None]
     proposed = np.zeros((len(ANNOTATORS), *true.shape), dtype=bool)
     for n in range(len(ANNOTATORS)):

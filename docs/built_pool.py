@@ -17,18 +17,20 @@ from numpy.typing import NDArray
 import crossmatch as cm
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.files import manifest
-from crossmatch.build.material import in_order
+from crossmatch.build.material import in_order, said_of
 from crossmatch.build.pool import pool
 from crossmatch.core.arrays import FloatArray, IntArray
 from crossmatch.core.benchmark import Benchmark, Retrieval, canonical_order
 from crossmatch.core.judgements import Judgements
 from crossmatch.core.result import load_all
+from crossmatch.core.scores import Scores
 from crossmatch.diorama.dice import Dice
 from crossmatch.diorama.world import Diorama
 from crossmatch.metrics.agreement import Overlap, PairSet, overlap
 from crossmatch.metrics.rank_correlation import kendall_tau_b
 from crossmatch.metrics.significance import Draws, interval, replicate_means
 from crossmatch.models import make_model
+from crossmatch.models.cache import ScoreCache, default_folder
 from crossmatch.report.tables import Table
 from make_results import markdown
 from trained import RUN, Job
@@ -79,6 +81,12 @@ class Setting:
     @cached_property
     def models(self) -> dict[str, Any]:
         return {name: make_model(str(self.folder / "models" / name)) for name in (*ANNOTATORS, *OTHERS)}
+
+    @cached_property
+    def said(self) -> dict[str, Scores]:
+        """What each model says of all pairs; scores of cross encoders are kept on disk."""
+        cache = ScoreCache(default_folder())
+        return {name: said_of(model, self.held, cache) for name, model in self.models.items()}
 
     def true(self, direction: str) -> NDArray[np.bool_]:
         """Queries x items."""

@@ -12,7 +12,7 @@ from crossmatch.report.tables import Table, value_with_error
 from make_results import markdown
 from trained import RUN, evaluated
 
-CAPTIONS = 2500
+CAPTIONS = 1500
 BASE = "clip"
 ARMS = {"trohn-text": "clip-hard-texts", "trohn-img": "clip-hard-pairs"}  # recipe of the data, recipe of the training
 CHOICES = ("diorama/sugarcrepe", "diorama/bivlc")

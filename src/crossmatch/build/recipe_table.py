@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
+
+import numpy as np
 
 from crossmatch.build.bias import bias
 from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, read_rows, written
@@ -25,6 +27,7 @@ from crossmatch.build.recipes import Recipe, Stage, Work
 from crossmatch.build.refine import SHARE, refine
 from crossmatch.build.sample import TEXT_MODELS, sample_sis, sample_sits, sample_sts
 from crossmatch.build.verdicts import read_said
+from crossmatch.core.collection import Collection
 from crossmatch.core.declared import nearest
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
@@ -270,10 +273,16 @@ def _training(work: Work, source: str, images: bool) -> None:
                 target.write((work.at("generate") / row["file"]).read_bytes())
     if is_world(work.data):
         (folder / "collection").mkdir(exist_ok=True)
-        files["collection/captions.json"] = write_collection(folder / "collection", work.collection)
+        files["collection/captions.json"] = write_collection(folder / "collection", _only(work.collection, rows))
     for name, text in files.items():
         with whole_file(folder / name, durable=True) as file:
             file.write(text.encode())
+
+
+def _only(held: Collection, rows: Sequence[Row]) -> Collection:
+    """The images that have a negative, with their captions: no others are trained with."""
+    images = np.flatnonzero(np.isin(held.image_ids, [row["image_id"] for row in rows]))
+    return held.reordered(images, np.unique(held.links[np.isin(held.links[:, 0], images), 1]))
 
 
 def _example(row: Row, generated: Path | None) -> dict[str, Any]:
