@@ -112,7 +112,8 @@ async def join(request: Request) -> Response:
         name = known.person.key if known else given
         told = {"design": from_told(row.design), "given": name, "open": row.open, "error": error}
         answer = site.page("join.html", known, 409 if error else 200, **told)
-        give_entry(request, answer, site.secure)
+        if not error:
+            give_entry(request, answer, site.secure)
         return answer
 
     return await run_in_threadpool(shown)
