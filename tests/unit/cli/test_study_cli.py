@@ -50,8 +50,8 @@ def test_a_simulated_study_becomes_judgements_that_run_uses(campaign, tmp_path, 
     assert code == 0
     assert "out/judgements.csv" in said.splitlines()
     with (tmp_path / "out" / "judgements.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len([row for row in rows if row["by"] == "people"]) == 18
+        rows = [row for row in csv.DictReader(file) if row["by"] == "people"]  # links stand beside them
+    assert len(rows) == 18
     assert {row["answers"] for row in rows} == {"2"}
     links = [row for row in rows if row["caption_id"].startswith(row["image_id"])]
     assert {float(row["grade"]) for row in links} == {1.0}  # the captions of a scene are true of it, and everybody is right
