@@ -155,7 +155,7 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
         for each, table in tables.items()
     }
     for word in words:
-        _require_used(word, held["negatives"].kind, called, data)
+        _require_used(word, held["negatives"].kind, called(name), data)
     aim = tables["objective"].get("name")
     if held["negatives"].kind != "none" and aim not in USE_NEGATIVES:
         raise WrongWords(
