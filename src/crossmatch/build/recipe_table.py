@@ -14,7 +14,7 @@ import numpy as np
 from crossmatch.build.bias import bias
 from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, read_rows, written
 from crossmatch.build.format import formatted
-from crossmatch.build.generate import generate
+from crossmatch.build.generate import ITEMS, generate
 from crossmatch.build.generators import generator
 from crossmatch.build.merge import merge, write_collection
 from crossmatch.build.mine import mine
@@ -166,15 +166,6 @@ WRITTEN = (
 # -- BiVLC: two images and two captions
 
 
-def _candidates(work: Work) -> None:
-    """The negatives of which all images came out, as items of `bivlc-choose`; the files stay where they were drawn."""
-    path = work.at("generate") / "items.jsonl"
-    items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    whole = [item for item in items if len(item["images"]) == IMAGES]
-    with whole_file(work.at("generate") / "choose.jsonl", durable=True) as file:
-        file.write("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in whole).encode())
-
-
 def _pairs(work: Work) -> None:
     """Each original with the image that people chose for its negative: items of `bivlc-ambiguity`, the original first."""
     choices = work.at("bivlc-choose") / "choices.jsonl"
@@ -206,9 +197,8 @@ BIVLC = Recipe(
     stages=(
         *WRITTEN,
         Stage("generate", "four images of each negative", ("format",), do=partial(_generate, source="format", number=IMAGES)),
-        Stage("candidates", "negatives of which all images came out", ("generate",), do=_candidates),
-        Stage("bivlc-choose", "which image shows the negative best", ("candidates",),
-              items=lambda work: work.at("generate") / "choose.jsonl"),
+        Stage("bivlc-choose", "which image shows the negative best", ("generate",),
+              items=lambda work: work.at("generate") / ITEMS),
         Stage("pair", "the original with the chosen image", ("bivlc-choose",), do=_pairs),
         Stage("bivlc-ambiguity", "which image fits the original caption better: the original must", ("pair",),
               items=rows_of("pair"), excludes=("bivlc-choose",)),
@@ -264,7 +254,7 @@ def _training(work: Work, source: str, images: bool) -> None:
         raise CrossmatchError(f"no negative is left in {work.at(source)}. Begin with more captions, or keep a larger --share.")
     folder = work.at("training")
     folder.mkdir(exist_ok=True)
-    told = [_example(row, work.at("generate") if images else None) for row in rows]
+    told = [_example(row, images) for row in rows]
     files = {TRAINING: "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in told)}
     if images:
         (folder / "images").mkdir(exist_ok=True)
@@ -285,8 +275,8 @@ def _only(held: Collection, rows: Sequence[Row]) -> Collection:
     return held.reordered(images, np.unique(held.links[np.isin(held.links[:, 0], images), 1]))
 
 
-def _example(row: Row, generated: Path | None) -> dict[str, Any]:
-    more = {"negative_image": Path(row["file"]).name} if generated is not None else {}
+def _example(row: Row, images: bool) -> dict[str, Any]:
+    more = {"negative_image": Path(row["file"]).name} if images else {}
     return {"image": row["image_id"], "caption": row["caption"], "negative_caption": row["negative"], **more}
 
 

@@ -49,7 +49,8 @@ class Work:
     def at(self, stage: str) -> Path:
         return self.folder / stage
 
-    def asked(self, stage: str) -> tuple[str, ...]:
+    @property
+    def asked(self) -> tuple[str, ...]:
         """What is changed in the design of a study, as `study new --set` takes it."""
         people = self.options.get("people")
         return (f"recipe.people={people}",) if people else ()
@@ -171,7 +172,7 @@ def _opened(stage: Stage, work: Work, campaign: Campaign) -> Study:
 
     assert stage.items is not None
     if stage.name not in {one.name for one in studies(campaign)}:
-        design = load_design(stage.name, (*stage.design(work), *work.asked(stage.name)))
+        design = load_design(stage.name, (*stage.design(work), *work.asked))
         path = stage.items(work)
         if not path.stat().st_size:
             raise CrossmatchError(

@@ -126,9 +126,9 @@ def test_bison_stops_twice_and_ends_with_trials_that_both_people_confirmed(tmp_p
 
 def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
     bivlc, work = recipe("bivlc"), Work(tmp_path / "R", DATA, {"captions": 3})
-    assert states(bivlc, work)[4:] == [WAITS, LATER, LATER]
+    assert states(bivlc, work)[3:] == [WAITS, LATER, LATER]
     answered(work, "bivlc-choose", lambda hit, n: {"best": "image-0" if n else "none"}, ("anna",))
-    assert states(bivlc, work)[5:] == [DONE, WAITS]
+    assert states(bivlc, work)[4:] == [DONE, WAITS]
     answered(work, "bivlc-ambiguity", lambda hit, n: {"which": original(hit, n)}, ("ben",))
     assert set(states(bivlc, work)) == {DONE}
     assert (work.at("bivlc-ambiguity") / "trials.jsonl").stat().st_size
