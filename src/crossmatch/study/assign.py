@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,10 +22,12 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events, queries
 from crossmatch.study.design import Design, check_answer
 from crossmatch.study.schema import claim, draft, exclusion, hit, member, slot, study
-from crossmatch.study.shown import Hit, NotYours, as_declared, design_of, load_hit, right
+from crossmatch.study.shown import Hit, NotYours, as_declared, as_hit, design_of, hit_asked, load_hit, require_session, right
+from crossmatch.study.straight import ask, ask_all, write_all
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
+    from crossmatch.study.straight import Asked
 
 Verdict = Literal["approve", "reject", "reassign"]
 VERDICTS: tuple[Verdict, ...] = ("approve", "reject", "reassign")
@@ -61,48 +63,67 @@ class Receipt:
 
 def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
     """The claim on a HIT: the one that the person has not finished, or else the first that is free for them."""
-    now = campaign.now()
-    who = {"its_person": person_id, "its_study": study_id}
-    with campaign.writing() as connection:
-        _lock(connection, person_id)
-        design = design_of(connection, study_id)
-        begun = connection.execute(queries.UNFINISHED, who).all()
-        held = next((one for one in begun if one.theirs), None)
-        if held is not None and _kept(connection, held, design, now):
-            return str(held.id)
-        quiz = _needs_quiz(connection, design, study_id, person_id)
-        when = {**who, "its_now": now, "its_limit": design.recipe.hits_per_person or queries.NO_LIMIT}
-        if quiz and connection.execute(queries.FREE_AFTER_QUIZ, when).scalar() is not None:  # or they would answer it for nothing
-            return _claim_quiz(connection, study_id, person_id, now)
-        token = secrets.token_hex(16)
-        taking = {**when, "its_claim": token, "its_lease": now + 60 * design.recipe.lease_minutes}
-        free = None if quiz else connection.execute(queries.TAKE_SLOT, taking).first()
-        if free is None:
-            raise _why_nothing(connection, design, study_id, person_id, quiz)
-        before = next((one.id for one in begun if one.hit == free.hit), None)
-        if before is None:
-            _new_claim(connection, token, study_id, free.hit, free.id, person_id, now)
-        else:  # who had lost this HIT has the same claim again, or they could submit it twice
-            token = before
-            connection.execute(update(claim).where(claim.c.id == token).values(slot=free.id))
-            connection.execute(update(slot).where(slot.c.id == free.id).values(claim=token))
-        events.append(connection, study_id, now, "claim", person_id, token, hit=free.hit, slot=free.number)
-        return token
+    return claim_and_load(campaign, study_id, person_id).claim
+
+
+def claim_and_load(campaign: Campaign, study_id: int, person_id: int, sessions: int | None = None) -> Hit:
+    """The HIT that the person has not finished, or else the first that is free for them; `sessions` must still be theirs."""
+    return campaign.write(lambda connection: _claim(connection, study_id, person_id, sessions, campaign.now()))
+
+
+def _claim(connection: Connection, study_id: int, person_id: int, sessions: int | None, now: float) -> Hit:
+    design, token = design_of(connection, study_id), secrets.token_hex(16)
+    asked = {"its_person": person_id, "its_study": study_id, "its_sessions": sessions, "its_now": now}
+    asked |= {"its_limit": design.recipe.hits_per_person or queries.NO_LIMIT}
+    taking = {**asked, "its_claim": token, "its_lease": now + 60 * design.recipe.lease_minutes}
+    begun, taken = ask_all(connection, (queries.BEGUN, asked), (queries.TAKE_SLOT, taking))
+    if begun.first is None:
+        raise NotYours("there is no such person. Join the study first.")
+    require_session(begun.first, sessions)
+    held = next((one for one in begun.rows if one.theirs), None)
+    if held is not None:
+        _keep(connection, held, design, now)
+        return load_hit(connection, held.id, person_id)
+    if taken.first is None:
+        quiz = _free_quiz(connection, design, asked)
+        return _write_claim(connection, token, begun.first, now, asked, quiz)
+    before = next((one.id for one in begun.rows if one.hit == taken.first.hit), None)
+    return _write_claim(
+        connection, before or token, begun.first, now, asked, taken.first.hit, taken.first, again=before is not None
+    )
+
+
+def _write_claim(
+    connection: Connection,
+    token: str,
+    last: Any,
+    now: float,
+    asked: Mapping[str, Any],
+    hit_id: int,
+    taken: Any = None,
+    again: bool = False,
+) -> Hit:
+    """Write down a claim on a slot that was taken, or on a quiz, and that this person has had its items.
+
+    Who had lost this HIT has the same claim again, or they could submit it twice.
+    """
+    study_id, person_id = asked["its_study"], asked["its_person"]
+    place = {"quiz": True} if taken is None else {"slot": taken.number}
+    its = {"its_study": study_id, "its_person": person_id, "its_hit": hit_id, "its_slot": None if taken is None else taken.id}
+    new: list[Asked]
+    if again:
+        new = [(each, {"its_claim": token, "its_slot": taken.id}) for each in (queries.MOVE_CLAIM, queries.MOVE_SLOT)]
+    else:
+        new = [(queries.NEW_CLAIM, {**its, "its_id": token, "its_at": now}), (queries.BAR_LIKES[connection.dialect.name], its)]
+    _, told = events.follow(last, study_id, now, "claim", person_id, token, hit=hit_id, **place)
+    _, found = write_all(connection, *new, *told, then=hit_asked(token))
+    return as_hit(connection, token, person_id, *found)
 
 
 def holds(connection: Connection, study_id: int, person_id: int) -> bool:
-    """Whether a person has a HIT of this study that they may finish, even if it is closed by now; a quiz is none."""
-    begun = connection.execute(queries.UNFINISHED, {"its_person": person_id, "its_study": study_id})
-    return any(one.theirs and one.slot is not None for one in begun.all())
-
-
-def _new_claim(
-    connection: Connection, token: str, study_id: int, hit_id: int, slot_id: int | None, person_id: int, now: float
-) -> None:
-    """Write a claim down, and that this person has had its items."""
-    values = {"id": token, "study": study_id, "hit": hit_id, "slot": slot_id, "person": person_id, "at": now}
-    connection.execute(queries.NEW_CLAIM, values)
-    connection.execute(queries.BAR_LIKES[connection.dialect.name], {"its_person": person_id, "its_hit": hit_id})
+    """Whether a person has a HIT of this study in hand."""
+    begun = ask(connection, queries.BEGUN, {"its_person": person_id, "its_study": study_id})
+    return any(one.theirs and one.slot is not None for one in begun.rows)
 
 
 def _why_nothing(connection: Connection, design: Design, study_id: int, person_id: int, quiz: bool) -> Nothing:
@@ -124,6 +145,16 @@ def _why_nothing(connection: Connection, design: Design, study_id: int, person_i
     return Nothing("none", "there is nothing left for you at the moment. Thank you.")
 
 
+def _free_quiz(connection: Connection, design: Design, asked: Mapping[str, Any]) -> int:
+    """The quiz, for who must answer it and gets a HIT after it; else it is said why there is nothing for them."""
+    study_id, person_id = asked["its_study"], asked["its_person"]
+    needed = _needs_quiz(connection, design, study_id, person_id)
+    if not needed or ask(connection, queries.FREE_AFTER_QUIZ, asked).rows[0][0] is None:  # they would answer it for nothing
+        raise _why_nothing(connection, design, study_id, person_id, needed)
+    quiz: int = connection.execute(select(hit.c.id).where(hit.c.study == study_id, hit.c.quiz).limit(1)).scalar_one()
+    return quiz
+
+
 def _needs_quiz(connection: Connection, design: Design, study_id: int, person_id: int) -> bool:
     if not design.recipe.quiz:
         return False
@@ -134,25 +165,15 @@ def _needs_quiz(connection: Connection, design: Design, study_id: int, person_id
     return connection.execute(tried.limit(1)).first() is None
 
 
-def _claim_quiz(connection: Connection, study_id: int, person_id: int, now: float) -> str:
-    asked = connection.execute(select(hit.c.id).where(hit.c.study == study_id, hit.c.quiz).limit(1)).one()
-    token = secrets.token_hex(16)
-    _new_claim(connection, token, study_id, asked.id, None, person_id, now)
-    events.append(connection, study_id, now, "claim", person_id, token, hit=asked.id, quiz=True)
-    return token
-
-
-def _kept(connection: Connection, held: Any, design: Design, now: float) -> bool:
-    """Keep a HIT for longer, unless another has taken it over in this very moment; a quiz is nobody else's.
+def _keep(connection: Connection, held: Any, design: Design, now: float) -> None:
+    """Keep a HIT for longer; a quiz is nobody else's.
 
     One whose lease has ended is anybody's who asks first: its own person has it as if they claimed it now.
     """
-    if held.slot is None:
-        return True
-    ended = held.lease < now
-    lease = now + 60 * design.recipe.lease_minutes if ended else max(held.lease, _renewed(held, design, now))
-    mine = {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease}
-    return connection.execute(queries.KEEP_SLOT, mine).rowcount == 1
+    if held.slot is not None:
+        ended = held.lease < now
+        lease = now + 60 * design.recipe.lease_minutes if ended else max(held.lease, _renewed(held, design, now))
+        ask(connection, queries.KEEP_SLOT, {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease})
 
 
 def _renewed(held: Any, design: Design, now: float) -> float:
@@ -161,38 +182,47 @@ def _renewed(held: Any, design: Design, now: float) -> float:
     return float(min(now + lease, held.at + LEASES * lease))
 
 
-def _lock(connection: Connection, person_id: int) -> None:
-    """One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait."""
-    if connection.execute(queries.LOCK_PERSON, {"its_person": person_id}).first() is None:
-        raise NotYours("there is no such person. Join the study first.")
-
-
 # -- submitting
 
 
-def submit(campaign: Campaign, claim_id: str, person_id: int, given: object, seconds: Sequence[float] | None = None) -> Receipt:
+def submit(
+    campaign: Campaign,
+    claim_id: str,
+    person_id: int,
+    given: object,
+    seconds: Sequence[float] | None = None,
+    sessions: int | None = None,
+) -> Receipt:
     """Take the answers to all items of a HIT, once: whoever submits again is told so, and the first answers stand."""
-    now = campaign.now()
-    with campaign.writing() as connection:
-        _lock(connection, person_id)
-        held = load_hit(connection, claim_id, person_id)
-        if held.submitted:
-            return _receipt_again(connection, held)
-        answers = checked_answers(held, given)
-        wrong = [
-            one.key for one, answer in zip(held.items, answers, strict=True) if one.gold is not None and not right(one, answer)
-        ]
-        told = {
-            "answers": [
-                {"item": one.item, "answer": answer, "orders": {side: one.orders[side] for side in held.design.shows.shuffle}}
-                for one, answer in zip(held.items, answers, strict=True)
-            ],
-            "seconds": _times(seconds, len(held.items)),
-            "wrong": wrong,
-        }  # fmt: skip
-        if held.quiz:
-            return _finish_quiz(connection, held, now, told)
-        return _finish_hit(connection, held, now, told)
+    return campaign.write(lambda connection: _submit(connection, claim_id, person_id, given, seconds, sessions, campaign.now()))
+
+
+def _submit(
+    connection: Connection,
+    claim_id: str,
+    person_id: int,
+    given: object,
+    seconds: Sequence[float] | None,
+    sessions: int | None,
+    now: float,
+) -> Receipt:
+    claims, items = ask_all(connection, *hit_asked(claim_id))
+    held = as_hit(connection, claim_id, person_id, claims, items)
+    require_session(claims.first, sessions)
+    if held.submitted:
+        return _receipt_again(connection, held)
+    answers = checked_answers(held, given)
+    pairs = list(zip(held.items, answers, strict=True))
+    told = {
+        "answers": [
+            {"item": one.item, "answer": answer, "orders": {side: one.orders[side] for side in held.design.shows.shuffle}}
+            for one, answer in pairs
+        ],
+        "seconds": _times(seconds, len(held.items)),
+        "wrong": [one.key for one, answer in pairs if one.gold is not None and not right(one, answer)],
+    }  # fmt: skip
+    finish = _finish_quiz if held.quiz else _finish_hit
+    return finish(connection, held, claims.first, now, told)
 
 
 def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
@@ -209,31 +239,33 @@ def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
     return out
 
 
-def _finish_quiz(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
+def _finish_quiz(connection: Connection, held: Hit, last: Any, now: float, told: dict[str, Any]) -> Receipt:
     passed = 1 - len(told["wrong"]) / len(held.items) >= held.design.recipe.quiz_share
-    number = events.append(connection, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
-    _close_claim(connection, held, now, number, counted=False, doubt=False)
+    number, event = events.follow(last, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
+    write_all(connection, *event, *_close_claim(held, now, number, counted=False, doubt=False))
     mine = (member.c.study == held.study, member.c.person == held.person)
     connection.execute(update(member).where(*mine).values(qualified=passed))
     return Receipt(held.claim, again=False, counted=False, late=False, passed=passed)
 
 
-def _finish_hit(connection: Connection, held: Hit, now: float, told: dict[str, Any]) -> Receipt:
+def _finish_hit(connection: Connection, held: Hit, last: Any, now: float, told: dict[str, Any]) -> Receipt:
+    counted = held.lease is not None  # else another has it by now
+    late = held.lease is None or held.lease < now
+    number, event = events.follow(last, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
     filled = {"its_slot": held.slot, "its_claim": held.claim, "its_state": "review" if told["wrong"] else "done"}
-    counted = connection.execute(queries.FILL_SLOT, filled).rowcount == 1  # else another has it by now
-    late = not counted or held.lease is None or held.lease < now
-    number = events.append(connection, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
-    _close_claim(connection, held, now, number, counted=counted, doubt=bool(told["wrong"]))
-    connection.execute(queries.COUNT_SUBMITTED, {"its_study": held.study, "its_person": held.person})
+    closed = _close_claim(held, now, number, counted=counted, doubt=bool(told["wrong"]))
+    mine = {"its_study": held.study, "its_person": held.person}
+    changed, _ = write_all(connection, (queries.FILL_SLOT, filled), *event, *closed, (queries.COUNT_SUBMITTED, mine))
+    if changed[0] != counted:
+        raise RuntimeError(f"the slot of {held.claim} changed in the hands of its only writer")
     return Receipt(held.claim, again=False, counted=counted, late=late)
 
 
-def _close_claim(connection: Connection, held: Hit, now: float, number: int, counted: bool, doubt: bool) -> None:
+def _close_claim(held: Hit, now: float, number: int, counted: bool, doubt: bool) -> list[Asked]:
     done = {"its_claim": held.claim, "its_now": now, "its_number": number, "its_counted": counted, "its_doubt": doubt}
-    connection.execute(queries.CLOSE_CLAIM, done)
-    connection.execute(queries.BAR_DONE, {"its_person": held.person, "its_hit": held.hit})
-    if held.draft[0]:
-        connection.execute(queries.DROP_DRAFT, {"its_claim": held.claim})
+    barred = {"its_person": held.person, "its_hit": held.hit}
+    drafts: list[Asked] = [(queries.DROP_DRAFT, {"its_claim": held.claim})] if held.draft[0] else []
+    return [(queries.CLOSE_CLAIM, done), (queries.BAR_DONE, barred), *drafts]
 
 
 def _receipt_again(connection: Connection, held: Hit) -> Receipt:
@@ -259,10 +291,9 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
 
     Who answers is at work: the lease is renewed, up to `LEASES` of them after the claim. Until when, if it was renewed.
     """
-    now = campaign.now()
-    with campaign.writing() as connection:
-        _lock(connection, person_id)
-        row = connection.execute(queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first()
+
+    def kept(connection: Connection) -> float | None:
+        row = ask(connection, queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")
         if row.submitted is not None:
@@ -274,9 +305,12 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
                 index_elements=[draft.c.claim], set_={"number": number, "body": body}, where=draft.c.number < number
             )
         )
-        longer = {"its_slot": row.slot, "its_claim": claim_id, "its_lease": _renewed(row, design_of(connection, row.study), now)}
-        renewed: float | None = connection.execute(queries.RENEW_SLOT, longer).scalar()
-        return renewed
+        lease = _renewed(row, design_of(connection, row.study), campaign.now())
+        longer = {"its_slot": row.slot, "its_claim": claim_id, "its_lease": lease}
+        renewed = ask(connection, queries.RENEW_SLOT, longer).first
+        return None if renewed is None else float(renewed.lease)
+
+    return campaign.write(kept)
 
 
 # -- reviewing

@@ -67,7 +67,7 @@ def create_study(
     quiz, gold = _set_apart(design, gold)
     hits = packed(design, work, gold, seed)
     now = campaign.now()
-    with campaign.writing() as connection:
+    with campaign.writing(turn=False) as connection:  # others work on meanwhile, where the database lets them
         if connection.execute(select(study.c.id).where(study.c.name == name)).first() is not None:
             raise WrongWords(f"{campaign.folder} has a study called {name!r} already. Give this one another --name.")
         values = {"design": design.told(), "seed": seed, "link": secrets.token_urlsafe(16), "origin": dict(origin or {}), "at": now}

@@ -19,9 +19,11 @@ from sqlalchemy import Connection, Row, insert, select
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import queries
 from crossmatch.study.schema import event, head
+from crossmatch.study.straight import ask, write_all
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
+    from crossmatch.study.straight import Asked
 
 FIRST = "0" * 64  # stands for the hash before the first event
 KINDS = ("new", "join", "consent", "claim", "submit", "review", "open", "close")
@@ -37,15 +39,22 @@ def append(
     connection: Connection, study: int, at: float, kind: str, person: int | None = None, claim: str | None = None, **body: Any
 ) -> int:
     """Write an event at the end of a study's chain, within the transaction of what it tells; its number."""
-    last = connection.execute(queries.LAST_EVENT, {"its_study": study}).first()
-    if last is None:
+    number, told = follow(ask(connection, queries.LAST_EVENT, {"its_study": study}).first, study, at, kind, person, claim, **body)
+    write_all(connection, *told)
+    return number
+
+
+def follow(
+    row: Any, study: int, at: float, kind: str, person: int | None = None, claim: str | None = None, **body: Any
+) -> tuple[int, list[Asked]]:
+    """The number of the event after the `last` one of a row, and the statements that write it. Nobody else writes meanwhile."""
+    if row is None:
         raise CrossmatchError(f"study {study} has no beginning: its chain of events was never opened. Make it anew.")
-    number, at, text = last.number + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
-    found = link(last.hash, study, number, at, kind, person, claim, text)
-    told = {"study": study, "number": number, "at": at, "kind": kind, "person": person, "claim": claim, "body": text}
-    connection.execute(queries.NEW_EVENT, {**told, "previous": last.hash, "hash": found})
-    connection.execute(queries.NEW_HEAD, {"its_study": study, "its_number": number, "its_hash": found})
-    return int(number)
+    number, at, text = row.last + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
+    found = link(row.hash, study, number, at, kind, person, claim, text)
+    place = {"its_study": study, "its_number": number, "its_hash": found}
+    told = {"its_at": at, "its_kind": kind, "its_person": person, "its_claim": claim, "its_body": text, "its_previous": row.hash}
+    return number, [(queries.NEW_EVENT, {**place, **told}), (queries.NEW_HEAD, place)]
 
 
 def begin(connection: Connection, study: int, at: float, **body: Any) -> None:

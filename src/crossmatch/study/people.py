@@ -26,6 +26,7 @@ from crossmatch.study import events, queries
 from crossmatch.study.design import Recipe
 from crossmatch.study.schema import claim, member, person, study
 from crossmatch.study.shown import design_of
+from crossmatch.study.straight import ask
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
@@ -46,7 +47,7 @@ class Person:
 
 
 def find(connection: Connection, person_id: int) -> Person | None:
-    row = connection.execute(queries.FIND_PERSON, {"its_person": person_id}).first()
+    row = ask(connection, queries.FIND_PERSON, {"its_person": person_id}).first
     return None if row is None else Person(row.id, row.key, row.role, row.sessions)
 
 

@@ -1,4 +1,4 @@
-"""The statements of claiming and submitting, made once: to build one takes longer than to run it.
+"""The statements of claiming and submitting, made once: to build one takes longer than to run it. `straight` runs them.
 
 Parameters begin with `its_`: SQLAlchemy keeps the names of columns for itself.
 """
@@ -7,7 +7,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Float, Integer, String, and_, bindparam, case, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    Float,
+    Insert,
+    Integer,
+    String,
+    Table,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crossmatch.study.schema import barred, claim, draft, event, exclusion, head, hit, hit_item, item, member, person, slot, study
@@ -18,16 +35,23 @@ HIT: Parameter = bindparam("its_hit", type_=Integer())
 NOW: Parameter = bindparam("its_now", type_=Float())
 NUMBER: Parameter = bindparam("its_number", type_=Integer())
 PERSON: Parameter = bindparam("its_person", type_=Integer())
+SESSIONS: Parameter = bindparam("its_sessions", type_=Integer())  # must be the person's; none: whoever asks has no session
 SLOT: Parameter = bindparam("its_slot", type_=Integer())
 STUDY: Parameter = bindparam("its_study", type_=Integer())
 NO_LIMIT = 2**31 - 1
+# In the text of a statement, not beside it: else PostgreSQL, which plans it for any value, takes no index of open slots alone.
+OPEN: Any = literal_column("'open'")
+HELD: Any = literal_column("'held'")
+
+
+def _new(table: Table, *columns: str) -> Insert:
+    """A row with these columns, each from a parameter of its name."""
+    return insert(table).values({name: bindparam(f"its_{name}", type_=table.c[name].type) for name in columns})
 
 
 # -- people and studies
 
 FIND_PERSON = select(person.c.id, person.c.key, person.c.role, person.c.sessions).where(person.c.id == PERSON)
-# One thing at a time for each person; on SQLite there is one writer anyway. Rows that refer to the person do not wait.
-LOCK_PERSON = select(person.c.id).where(person.c.id == PERSON).with_for_update(key_share=True)
 FIND_STUDY = select(study.c.id, study.c.name, study.c.design, study.c.seed).where(study.c.id == STUDY)
 FIND_NUMBER = select(study.c.id).where(study.c.name == bindparam("its_name"))
 COUNT_SUBMITTED = update(member).where(member.c.study == STUDY, member.c.person == PERSON).values(submitted=member.c.submitted + 1)
@@ -59,36 +83,46 @@ def _free_slot(*, quiz: bool) -> Any:
         select(func.coalesce(func.max(claim.c.slot), 0)).where(claim.c.person == PERSON, claim.c.study == STUDY).scalar_subquery()
     )
     again = _first(lambda one: one.lease < NOW)  # only a slot that is held, or was opened again, has one
-    behind = _first(lambda one: one.state == "open", lambda one: one.id > last)
-    anywhere = _first(lambda one: one.state == "open", of_many=True)
+    behind = _first(lambda one: one.state == OPEN, lambda one: one.id > last)
+    anywhere = _first(lambda one: one.state == OPEN, of_many=True)
     others = select(exclusion.c.other).where(exclusion.c.study == STUDY)
     elsewhere = exists().where(claim.c.person == PERSON, claim.c.study.in_(others))
     may = exists().where(
         member.c.study == STUDY, member.c.person == PERSON, member.c.consented, member.c.submitted < bindparam("its_limit"),
+        person.c.id == member.c.person, or_(SESSIONS.is_(None), person.c.sessions == SESSIONS),
         *([] if quiz else [member.c.qualified]),
     )  # fmt: skip
+    mine = slot.alias("mine")  # `slot` is the one that is taken
+    at_work = exists().where(
+        claim.c.person == PERSON, claim.c.study == STUDY, claim.c.submitted.is_(None),
+        mine.c.id == claim.c.slot, mine.c.claim == claim.c.id, mine.c.state == HELD,
+    )  # fmt: skip
     is_open = exists().where(study.c.id == STUDY, study.c.open)
-    return case((and_(is_open, may, ~elsewhere), func.coalesce(again, behind, anywhere)))
+    return case((and_(is_open, may, ~at_work, ~elsewhere), func.coalesce(again, behind, anywhere)))
 
 
 FREE_AFTER_QUIZ = select(_free_slot(quiz=True))
 TAKE_SLOT = (
     update(slot).where(slot.c.id == _free_slot(quiz=False))
-    .values(state="held", person=PERSON, claim=CLAIM, lease=bindparam("its_lease"))
+    .values(state=HELD, person=PERSON, claim=CLAIM, lease=bindparam("its_lease"))
     .returning(slot.c.id, slot.c.hit, slot.c.number)
 )  # fmt: skip
-# What a person has begun: one HIT, or a quiz, that is still theirs, and those that others took over.
-UNFINISHED = (
-    select(claim.c.id, claim.c.hit, claim.c.slot, claim.c.at, slot.c.lease,
-           or_(claim.c.slot.is_(None), and_(slot.c.claim == claim.c.id, slot.c.state == "held")).label("theirs"))
-    .outerjoin(slot, slot.c.id == claim.c.slot)
-    .where(claim.c.study == STUDY, claim.c.person == PERSON, claim.c.submitted.is_(None))
+# What a person has begun: one HIT, or a quiz, that is still theirs, and those that others took over. Beside it the person, and the
+# last event of the study: there is one row at least, unless one of the two is not there.
+_HELD_BY_CLAIM = and_(slot.c.claim == claim.c.id, slot.c.state == HELD)
+BEGUN = (
+    select(person.c.sessions, head.c.number.label("last"), head.c.hash, claim.c.id, claim.c.hit, claim.c.slot, claim.c.at,
+           slot.c.lease, and_(claim.c.id.is_not(None), or_(claim.c.slot.is_(None), _HELD_BY_CLAIM)).label("theirs"))
+    .select_from(person).join(head, head.c.study == STUDY)
+    .outerjoin(claim, and_(claim.c.person == person.c.id, claim.c.study == STUDY, claim.c.submitted.is_(None)))
+    .outerjoin(slot, slot.c.id == claim.c.slot).where(person.c.id == PERSON)
 )  # fmt: skip
-KEEP_SLOT = (
-    update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == "held").values(lease=bindparam("its_lease"))
-)
+KEEP_SLOT = update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == HELD).values(lease=bindparam("its_lease"))
 RENEW_SLOT = KEEP_SLOT.where(slot.c.lease < bindparam("its_lease")).returning(slot.c.lease)
-NEW_CLAIM = insert(claim)
+NEW_CLAIM = _new(claim, "id", "study", "hit", "slot", "person", "at")
+# Who had lost a HIT has the same claim again, or they could submit it twice.
+MOVE_CLAIM = update(claim).where(claim.c.id == CLAIM).values(slot=SLOT)
+MOVE_SLOT = update(slot).where(slot.c.id == SLOT).values(claim=CLAIM)
 
 
 def _bar_likes(put: Any) -> Any:
@@ -105,13 +139,16 @@ BAR_LIKES = {"sqlite": _bar_likes(sqlite.insert), "postgresql": _bar_likes(postg
 
 LOAD_CLAIM = (
     select(claim.c.study, claim.c.hit, claim.c.slot, claim.c.person, claim.c.submitted, claim.c.event, hit.c.quiz,
-           slot.c.claim.label("holder"), slot.c.lease, draft.c.number.label("draft"), draft.c.body)
-    .join(hit, hit.c.id == claim.c.hit).outerjoin(slot, slot.c.id == claim.c.slot)
+           slot.c.claim.label("holder"), slot.c.lease, draft.c.number.label("draft"), draft.c.body, person.c.sessions,
+           head.c.number.label("last"), head.c.hash)
+    .join(hit, hit.c.id == claim.c.hit).join(person, person.c.id == claim.c.person).join(head, head.c.study == claim.c.study)
+    .outerjoin(slot, slot.c.id == claim.c.slot)
     .outerjoin(draft, draft.c.claim == claim.c.id).where(claim.c.id == CLAIM)
 )  # fmt: skip
 LOAD_ITEMS = (
     select(item.c.id, item.c.key, item.c.images, item.c.captions, item.c.block, item.c.gold, item.c.body)
-    .join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == HIT).order_by(hit_item.c.place)
+    .join(hit_item, hit_item.c.item == item.c.id).join(claim, claim.c.hit == hit_item.c.hit)
+    .where(claim.c.id == CLAIM).order_by(hit_item.c.place)
 )  # fmt: skip
 FIND_CLAIM = select(claim).where(claim.c.id == CLAIM, claim.c.person == PERSON)
 
@@ -119,7 +156,7 @@ FIND_CLAIM = select(claim).where(claim.c.id == CLAIM, claim.c.person == PERSON)
 # -- submitting
 
 FILL_SLOT = (
-    update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == "held")
+    update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == HELD)
     .values(state=bindparam("its_state"), lease=None)
 )  # fmt: skip
 CLOSE_CLAIM = (
@@ -132,6 +169,6 @@ DROP_DRAFT = draft.delete().where(draft.c.claim == CLAIM)
 
 # -- events
 
-LAST_EVENT = select(head.c.number, head.c.hash).where(head.c.study == STUDY).with_for_update()
-NEW_EVENT = insert(event)
+LAST_EVENT = select(head.c.number.label("last"), head.c.hash).where(head.c.study == STUDY)
+NEW_EVENT = _new(event, "study", "number", "at", "kind", "person", "claim", "body", "previous", "hash")
 NEW_HEAD = update(head).where(head.c.study == STUDY).values(number=NUMBER, hash=bindparam("its_hash"))

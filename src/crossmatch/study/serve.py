@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.study.store import open_campaign
 
+SWITCH_S = 0.0005  # for which a thread computes while others wait: who has the database must not wait long for Python
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -31,15 +33,17 @@ def serve(
         import uvicorn
 
         from crossmatch.study.web.app import make_app
+        from crossmatch.study.web.protocol import Bounded
     except ImportError as error:
         raise MissingDependency(error.name or "uvicorn", "study") from None
+    sys.setswitchinterval(SWITCH_S)
     campaign = open_campaign(folder, now)
     if not free(host, port):
         raise WrongWords(f"port {port} of {host} is taken, or the address is not this machine's. Choose another: --port {port + 1}")
     app = make_app(campaign, secure=url.startswith("https://"), hosts=names(host, url))
     config = uvicorn.Config(
         app, host=host, port=port, log_level="info" if log else "warning", access_log=log,
-        server_header=False, date_header=False, timeout_keep_alive=30, h11_max_incomplete_event_size=64 * 1024,
+        server_header=False, date_header=False, timeout_keep_alive=30, http=Bounded, ws="none",
     )  # fmt: skip
     try:
         uvicorn.Server(config).run()

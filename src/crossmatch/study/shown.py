@@ -13,13 +13,25 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import queries
 from crossmatch.study.blind import order
 from crossmatch.study.design import Design, Question, from_told
+from crossmatch.study.straight import Said, ask_all
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
+    from crossmatch.study.straight import Asked
 
 
 class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
     """A HIT that this person does not have, or that does not exist: which of the two is not told."""
+
+
+class Ended(CrossmatchError):  # noqa: N818 - it says what the session has
+    """A session that is over, since its person has a new token."""
+
+
+def require_session(row: Any, sessions: int | None) -> None:
+    """A person's session must be one of those that hold; `row` has their number. None: whoever asks has no session."""
+    if sessions is not None and row.sessions != sessions:
+        raise Ended("nobody is known here by this session. Open the link that you were given.")
 
 
 @dataclass(frozen=True)
@@ -104,15 +116,24 @@ def design_of(connection: Connection, study_id: int) -> Design:
 
 def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
     """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
-    row = connection.execute(queries.LOAD_CLAIM, {"its_claim": claim_id}).first()
+    return as_hit(connection, claim_id, person_id, *ask_all(connection, *hit_asked(claim_id)))
+
+
+def hit_asked(claim_id: str) -> tuple[Asked, Asked]:
+    """What must be asked for a HIT to be shown."""
+    return (queries.LOAD_CLAIM, {"its_claim": claim_id}), (queries.LOAD_ITEMS, {"its_claim": claim_id})
+
+
+def as_hit(connection: Connection, claim_id: str, person_id: int | None, claims: Said, items: Said) -> Hit:
+    """The HIT of what was answered to that."""
+    row, rows = claims.first, items.rows
     if row is None or (person_id is not None and row.person != person_id):
         raise NotYours("there is no such page for you. Go back to the study, and begin again.")
     known = facts_of(connection, row.study)
     design, seed = known.design, known.seed
-    items = connection.execute(queries.LOAD_ITEMS, {"its_hit": row.hit}).all()
-    places = order(len(items), seed, claim_id, "items")
-    by_block = sorted(places, key=lambda n: design.shows.blocks.index(items[n].block) if items[n].block else -1)
-    shown = tuple(shown_item(design, items[n], seed, claim_id) for n in by_block)
+    places = order(len(rows), seed, claim_id, "items")
+    by_block = sorted(places, key=lambda n: design.shows.blocks.index(rows[n].block) if rows[n].block else -1)
+    shown = tuple(shown_item(design, rows[n], seed, claim_id) for n in by_block)
     lease = row.lease if row.holder == claim_id else None
     held = (claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
     return Hit(*held, row.slot, row.event, (row.draft or 0, row.body))

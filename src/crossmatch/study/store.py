@@ -20,19 +20,24 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import whole_file
+from crossmatch.study.together import Together
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+T = TypeVar("T")
 DESCRIPTION, SECRET, DATABASE, PICTURES = "campaign.toml", "secret", "campaign.db", "pictures"
 FORMAT = 2
 SECRET_BYTES = 32
 IDLE_S = 2.0  # after which a connection is tried before it is used
 PATIENCE_MS = 20_000  # that a writer waits for another one
+# What a connection has learnt, plans of statements and pages, serves the next: the one that was used last is used first.
+POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 20, "pool_use_lifo": True}
+TAKE_TURN = "SELECT pg_advisory_xact_lock(20230701)"  # any number will do: the lock is of this database alone
 
 
 class Turns:
@@ -74,16 +79,26 @@ class Campaign:
 
     turns: Turns = field(default_factory=lambda: Turns())
 
+    together: Together = field(default_factory=Together)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """What `work` returns or raises, in a transaction that others share: for what many people ask for at once."""
+        return self.together.do(self.writing, work)
+
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that may write. On SQLite it is the only one from its beginning on, and the threads of a process take
-        turns: SQLite lets those who wait for each other sleep and try again, and some of them starve.
+    def writing(self, turn: bool = True) -> Iterator[Connection]:
+        """A transaction that may write: the only one from its beginning on, so that no two ever wait for each other.
+
+        The threads of a process take turns, since SQLite lets those who wait sleep and try again, and some of them starve; several
+        processes on PostgreSQL take turns by a lock of the database. Without a `turn` there PostgreSQL lets others write meanwhile.
         """
         is_sqlite = self.engine.dialect.name == "sqlite"
-        with self.turns if is_sqlite else nullcontext(), self.engine.connect() as connection:
+        with self.turns if is_sqlite or turn else nullcontext(), self.engine.connect() as connection:
             if is_sqlite:
                 _begin(connection, "BEGIN IMMEDIATE")
             with connection.begin():
+                if turn and not is_sqlite:
+                    connection.exec_driver_sql(TAKE_TURN)
                 yield connection
 
     @contextmanager
@@ -202,14 +217,12 @@ def connect(folder: Path, database: str) -> Engine:
             raise WrongWords("the database is no PostgreSQL URL; postgresql://user:password@host/name was expected.")
         try:
             url = database.replace("postgresql://", "postgresql+psycopg://", 1)
-            return _awake(create_engine(url, pool_size=20, max_overflow=20, isolation_level="READ COMMITTED"))
+            return _awake(create_engine(url, **POOL, isolation_level="READ COMMITTED", connect_args={"prepare_threshold": 1}))
         except ArgumentError as error:
             raise WrongWords(f"the database URL cannot be read ({error}).") from None
         except ImportError:
             raise MissingDependency("psycopg", "study") from None
-    engine = create_engine(
-        f"sqlite:///{folder / DATABASE}", pool_size=20, max_overflow=20, connect_args={"check_same_thread": False}
-    )
+    engine = create_engine(f"sqlite:///{folder / DATABASE}", **POOL, connect_args={"check_same_thread": False})
 
     @event.listens_for(engine, "connect")
     def prepare(raw: sqlite3.Connection, _: Any) -> None:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from crossmatch.study import people
 from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.schema import person
+from crossmatch.study.schema import person, slot
 from crossmatch.study.verify import verify
 from crossmatch.study.web import guard
 from crossmatch.study.web.app import ROUTES
@@ -143,6 +143,22 @@ def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, small):
     assert answer.status_code == 303
     assert answer.cookies[COOKIE] != anna.cookie
     assert anna.cookie.split(".")[0] != answer.cookies[COOKIE].split(".")[0]
+
+
+def test_a_session_that_is_over_takes_and_gives_nothing(two_on_both, campaign):
+    """Whoever gets a new token ends the old sessions: with the very next request, which leaves nothing behind."""
+    anna, ben, study = two_on_both
+    mine = anna.claim()["claim"]
+    for name in ("anna", "ben"):
+        people.invite(campaign, name)
+    before = verify(campaign)
+    assert ben.api("POST", "/s/eccv-hit/claim", {}).status_code == 401
+    assert ben.post("/s/eccv-hit/claim", {}).status_code == 401
+    assert anna.api("POST", f"/h/{mine}/submit", {"answers": [{"match": "yes"}] * 5}).status_code == 401
+    assert verify(campaign) == before
+    with campaign.reading() as connection:
+        assert connection.execute(select(slot.c.claim).where(slot.c.state != "open")).scalars().all() == [mine]
+    assert not book(campaign, study).answers
 
 
 @pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])

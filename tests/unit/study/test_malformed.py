@@ -13,6 +13,7 @@ from crossmatch.study.serve import LOOPBACK, names
 from crossmatch.study.verify import verify
 from crossmatch.study.web.app import ROUTES, make_app
 from crossmatch.study.web.guard import HEADERS, LARGEST
+from crossmatch.study.web.protocol import LARGEST_HEAD, Bounded
 from study_lab import GOLDEN, a_study, answers_to, hit_of, link_of
 from study_web import Browser, answers_by_caption, require_headers, site_of
 
@@ -299,7 +300,7 @@ def test_an_accident_tells_nothing_and_has_all_headers(anna, monkeypatch):
     def fail(*_):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("crossmatch.study.assign.claim_hit", fail)
+    monkeypatch.setattr("crossmatch.study.assign.claim_and_load", fail)
     for answer in (anna.api("POST", "/s/eccv-hit/claim", {}), anna.post("/s/eccv-hit/claim", {})):
         assert answer.status_code == 500
         assert "secret detail" not in answer.text
@@ -312,7 +313,9 @@ def test_an_accident_tells_nothing_and_has_all_headers(anna, monkeypatch):
 def port(small):
     """A real server in this process."""
     a_study(small)
-    server = uvicorn.Server(uvicorn.Config(make_app(small, hosts=LOOPBACK), port=0, log_level="critical", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(make_app(small, hosts=LOOPBACK), port=0, log_level="critical", lifespan="off", http=Bounded, ws="none")
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -367,6 +370,16 @@ def test_a_body_without_end_is_cut_off(port):
     answer = spoken(port, told)
     assert answer.startswith(b"HTTP/1.1 413")
     assert all(f"{name}: {value}".encode() in answer for name, value in HEADERS.items())
+
+
+def test_headers_without_end_are_cut_off(port):
+    """At once, and not when memory is full: the server answers while they still come."""
+    head = b"GET /alive HTTP/1.1\r\nHost: localhost\r\n"
+    for endless in (b"x-much: " + b"x" * (LARGEST_HEAD + 70_000), b"x-many: y\r\n" * (LARGEST_HEAD // 8)):
+        assert spoken(port, head + endless, 2.0).startswith(b"HTTP/1.1 400")
+    assert spoken(port, b"GET /" + b"a" * (LARGEST_HEAD + 70_000), 2.0).startswith(b"HTTP/1.1 400")
+    large = head + b"x-large: " + b"x" * (LARGEST_HEAD // 2) + b"\r\nConnection: close\r\n\r\n"
+    assert spoken(port, large).startswith(b"HTTP/1.1 200")
 
 
 def test_what_is_said_of_the_server_is_little(port):

@@ -1,6 +1,7 @@
 """What a claim costs: as much for a person who did hundreds of HITs as for one who has just come, by the rows that are visited."""
 
 import json
+import re
 
 import pytest
 from sqlalchemy import insert, select, text, update
@@ -9,7 +10,7 @@ from sqlalchemy.event import listens_for
 from crossmatch.study import people, queries
 from crossmatch.study.assign import claim_hit, set_open
 from crossmatch.study.schema import barred, claim, slot
-from study_lab import a_study, refused, row_of, someone
+from study_lab import a_study, database_of, new_campaign, refused, row_of, someone, work
 
 HITS, DONE = 600, 500
 
@@ -41,7 +42,7 @@ def did(campaign, study, who, number):
 
 def visited(campaign, study, who, limit=queries.NO_LIMIT):
     """The steps of SQLite's machine, or the rows of PostgreSQL's plan, of the one statement that takes a slot; it is undone."""
-    given = {"its_person": who, "its_study": study, "its_now": campaign.now(), "its_limit": limit}
+    given = {"its_person": who, "its_study": study, "its_now": campaign.now(), "its_limit": limit, "its_sessions": None}
     given |= {"its_claim": "f" * 32, "its_lease": campaign.now() + 60}
     steps = 0
 
@@ -96,6 +97,28 @@ def test_nothing_that_a_claim_does_grows_with_what_a_person_has_done(small):
         claim_hit(small, study, who)
         costs.append(len(steps))
     assert costs[1] < costs[0] + 300
+
+
+def test_postgresql_finds_a_slot_by_its_index_whatever_it_is_asked_for(request, tmp_path):
+    """It plans a statement that it was given often for any values, and then knows an index of open slots alone only by the text."""
+    with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
+        study = a_study(campaign, "recipe.people=2", "recipe.batch=1", items=100)
+        early = [someone(campaign, study) for _ in range(2)]
+        for who in early * 80:
+            work(campaign, study, who)
+        fresh = someone(campaign, study)
+        given = {"its_person": fresh, "its_study": study, "its_now": 0.0, "its_limit": 9, "its_sessions": 0, "its_claim": "f"}
+        with campaign.writing() as connection:
+            made = queries.TAKE_SLOT.compile(dialect=campaign.engine.dialect)
+            names = sorted(made.params)
+            asked = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", str(made))
+            values = [repr({**made.params, **given, "its_lease": 1.0}[name]) for name in names]
+            raw = connection.connection.dbapi_connection
+            raw.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            raw.execute(f"PREPARE take AS {asked}")
+            plan = raw.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE take({', '.join(values)})").fetchone()[0][0]["Plan"]
+            connection.rollback()
+        assert rows_of(plan) < 30
 
 
 @pytest.mark.parametrize("why", ["limit", "closed"])

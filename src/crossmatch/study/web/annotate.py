@@ -19,7 +19,9 @@ from crossmatch.study.web.faces import example, payload
 from crossmatch.study.web.guard import (
     FIELD,
     HEADER,
+    UNKNOWN,
     Refused,
+    Session,
     Visitor,
     entry_of,
     form_of,
@@ -28,6 +30,7 @@ from crossmatch.study.web.guard import (
     open_session,
     require,
     require_own,
+    session,
     visitor,
 )
 from crossmatch.study.web.site import Site, is_api, see, site_of
@@ -135,9 +138,23 @@ def _limit_entry(site: Site, request: Request) -> None:
 
 def _known(site: Site, request: Request) -> Visitor:
     who = require(site.campaign, request)
-    if not site.requests.take(str(who.person.id)):
-        raise Refused(429, "that was too fast. Wait a moment, and try again.")
+    _limit(site, who.person.id)
     return who
+
+
+def _signed(site: Site, request: Request, token: object) -> Session:
+    """Who sends something, by their cookie alone: whether their session holds is asked where it is done, in one transaction."""
+    who = session(site.campaign, request)
+    if who is None:
+        raise Refused(401, UNKNOWN)
+    _limit(site, who.person)
+    require_own(request, who, token)
+    return who
+
+
+def _limit(site: Site, person_id: int) -> None:
+    if not site.requests.take(str(person_id)):
+        raise Refused(429, "that was too fast. Wait a moment, and try again.")
 
 
 def named(connection: Connection, name: str) -> Any:
@@ -204,17 +221,13 @@ async def claim(request: Request) -> Response:
     token = request.headers.get(HEADER) if api else fields.get(FIELD)
 
     def done() -> Response:
-        who = _known(site, request)
-        require_own(request, who, token)
+        who = _signed(site, request, token)
         number = number_of(site.campaign, request.path_params["study"])
         try:
-            made = assign.claim_hit(site.campaign, number, who.person.id)
+            held = assign.claim_and_load(site.campaign, number, who.person, who.number)
         except Nothing as error:  # perhaps since the study is not theirs
-            return _nothing(site, request, who, error, api)
-        if not api:
-            return see(f"/h/{made}")
-        with site.campaign.reading() as connection:
-            return JSONResponse(payload(load_hit(connection, made, who.person.id)))
+            return _nothing(site, request, require(site.campaign, request), error, api)
+        return JSONResponse(payload(held)) if api else see(f"/h/{held.claim}")
 
     return await run_in_threadpool(done)
 
@@ -282,11 +295,9 @@ async def submit(request: Request) -> Response:
     site, told = site_of(request), await json_of(request)
 
     def done() -> Response:
-        who = _known(site, request)
-        require_own(request, who, request.headers.get(HEADER))
-        receipt = assign.submit(
-            site.campaign, request.path_params["claim"], who.person.id, told.get("answers"), told.get("seconds")
-        )
+        who = _signed(site, request, request.headers.get(HEADER))
+        given = (told.get("answers"), told.get("seconds"))
+        receipt = assign.submit(site.campaign, request.path_params["claim"], who.person, *given, sessions=who.number)
         return JSONResponse({"again": receipt.again, "late": receipt.late, "counted": receipt.counted, "passed": receipt.passed})
 
     return await run_in_threadpool(done)

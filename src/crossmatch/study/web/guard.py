@@ -39,6 +39,7 @@ DAYS = 14  # after which a session is stale
 LARGEST = 512 * 1024  # bytes of a request's body
 LONGEST = 2000  # signs of an address
 DEEPEST = 12  # of lists within lists
+UNKNOWN = "nobody is known here by this session. Open the link that you were given."
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -81,20 +82,35 @@ def open_session(campaign: Campaign, response: Response, who: Person, secure: bo
     response.set_cookie(COOKIE, value, max_age=DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
 
 
-def visitor(campaign: Campaign, request: Request) -> Visitor | None:
-    """Who sent this request, by their cookie; nobody if it is forged, stale or over."""
+@dataclass(frozen=True)
+class Session:
+    """What a signed cookie tells; whether it still holds, only the database knows."""
+
+    person: int
+    number: int
+    csrf: str
+
+
+def session(campaign: Campaign, request: Request) -> Session | None:
+    """The session of a request's cookie; none if it is forged or stale."""
     cookie = request.cookies.get(COOKIE, "")
     try:
-        number, sessions, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
+        person, number, nonce = _signer(campaign).loads(cookie, max_age=DAYS * 86_400)
     except (BadData, ValueError, TypeError):
         return None
-    if not isinstance(number, int) or not 0 < number < 2**31:
+    if not isinstance(person, int) or not 0 < person < 2**31 or not isinstance(number, int):
+        return None
+    return Session(person, number, csrf_of(campaign, f"{person}/{number}/{nonce}"))
+
+
+def visitor(campaign: Campaign, request: Request) -> Visitor | None:
+    """Who sent this request, by their cookie; nobody if it is forged, stale or over."""
+    mine = session(campaign, request)
+    if mine is None:
         return None
     with campaign.asking() as connection:
-        who = people.find(connection, number)
-    if who is None or who.sessions != sessions:
-        return None
-    return Visitor(who, csrf_of(campaign, f"{number}/{sessions}/{nonce}"))
+        who = people.find(connection, mine.person)
+    return None if who is None or who.sessions != mine.number else Visitor(who, mine.csrf)
 
 
 def entry_of(request: Request) -> str:
@@ -118,7 +134,7 @@ def require(campaign: Campaign, request: Request, *roles: str) -> Visitor:
     """The visitor, if they have one of these roles."""
     found = visitor(campaign, request)
     if found is None:
-        raise Refused(401, "nobody is known here by this session. Open the link that you were given.")
+        raise Refused(401, UNKNOWN)
     if roles and found.person.role not in roles:
         raise Refused(403, "this page is for others. Go back to the study.")
     return found
@@ -127,7 +143,7 @@ def require(campaign: Campaign, request: Request, *roles: str) -> Visitor:
 # -- requests that change something
 
 
-def require_own(request: Request, who: Visitor | None, token: object) -> None:
+def require_own(request: Request, who: Visitor | Session | None, token: object) -> None:
     """A request that changes something must come from our own page."""
     require_origin(request)
     if who is not None and not (isinstance(token, str) and hmac.compare_digest(token.encode(), who.csrf.encode())):

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study.assign import Nothing, NotReviewed
 from crossmatch.study.live import Tallies
-from crossmatch.study.shown import NotYours
+from crossmatch.study.shown import Ended, NotYours
 from crossmatch.study.store import Campaign
 from crossmatch.study.web.guard import Rate, Refused, Visitor
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 HERE = Path(__file__).parent
-STATUS = ((NotYours, 404), (Nothing, 409), (NotReviewed, 409), (CrossmatchError, 422))  # the first that fits
+STATUS = ((NotYours, 404), (Ended, 401), (Nothing, 409), (NotReviewed, 409), (CrossmatchError, 422))  # the first that fits
 
 
 @dataclass(frozen=True, eq=False)

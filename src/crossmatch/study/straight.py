@@ -1,0 +1,143 @@
+"""Statements of claiming and submitting, straight to the database's driver.
+
+SQLAlchemy writes them, once for each kind of database. To have it run them as well would take several times as long as the database
+itself, and PostgreSQL would be waited for after each; here those that need nothing of each other are sent together.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Dialect
+from sqlalchemy.dialects import sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.base import Executable
+
+    Asked = tuple[Executable, Mapping[str, Any]]
+    Row = Any  # a named tuple, by the names of the columns
+
+NAMED = sqlite.dialect(paramstyle="named")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the database said to one statement: rows where it returns some, and how many it changed."""
+
+    rows: list[Row]
+    changed: int
+
+    @property
+    def first(self) -> Row | None:
+        return self.rows[0] if self.rows else None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A statement as the driver takes it; `given` are values that stand in the statement itself."""
+
+    text: str
+    given: Mapping[str, Any]
+    to_driver: tuple[tuple[str, Callable[[Any], Any]], ...]
+    from_driver: Callable[[Any], Row] | None  # none where no rows come
+
+    def values(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        out = {**self.given, **told}
+        for name, changed in self.to_driver:
+            out[name] = changed(out[name])
+        return out
+
+    def said(self, cursor: Any) -> Said:
+        rows = [] if self.from_driver is None else list(map(self.from_driver, cursor.fetchall()))
+        return Said(rows, cursor.rowcount)
+
+
+_WRITTEN: dict[tuple[Any, ...], Written] = {}  # of statements that live as long as the process: those in `queries`
+
+
+def ask(connection: Connection, statement: Executable, told: Mapping[str, Any]) -> Said:
+    """Run one statement of `queries` in the transaction of this connection."""
+    written = _written(statement, connection.dialect)
+    cursor = _driver(connection).execute(written.text, written.values(told))
+    return written.said(cursor)
+
+
+def ask_all(connection: Connection, *asked: Asked) -> list[Said]:
+    """Run several, in this order; PostgreSQL gets them all before it is waited for."""
+    if connection.dialect.name == "sqlite":
+        return [ask(connection, statement, told) for statement, told in asked]
+    return _sent(connection, [(_written(statement, connection.dialect), told) for statement, told in asked])
+
+
+def write_all(connection: Connection, *asked: Asked, then: Sequence[Asked] = ()) -> tuple[list[int], list[Said]]:
+    """Run several that write, none of which needs to see what another wrote: how many rows each has changed. Then ask.
+
+    PostgreSQL gets those that write as one statement, so a parameter has the same value in all of them.
+    """
+    if connection.dialect.name == "sqlite":
+        return [ask(connection, statement, told).changed for statement, told in asked], ask_all(connection, *then)
+    statements = tuple(statement for statement, _ in asked)
+    joined = _WRITTEN.get(statements)
+    if joined is None:
+        joined = _WRITTEN[statements] = _joined([_written(one, connection.dialect) for one in statements])
+    told: dict[str, Any] = {}
+    for _, values in asked:
+        if any(told.get(name, value) != value for name, value in values.items()):
+            raise ValueError(f"{values} and {told} differ, but stand in one statement")
+        told |= values
+    more = [(_written(statement, connection.dialect), values) for statement, values in then]
+    counts, *rest = _sent(connection, [(joined, told), *more])
+    return list(counts.rows[0]), rest
+
+
+def _sent(connection: Connection, asked: Sequence[tuple[Written, Mapping[str, Any]]]) -> list[Said]:
+    """Send all of these to PostgreSQL, then wait for what it says."""
+    driver = _driver(connection)
+    with driver.pipeline() if len(asked) > 1 else nullcontext():
+        cursors = [driver.execute(one.text, one.values(told)) for one, told in asked]
+    return [one.said(cursor) for (one, _), cursor in zip(asked, cursors, strict=True)]
+
+
+def _joined(parts: list[Written]) -> Written:
+    """Statements that write, as one that tells how many rows each of them has changed."""
+    named = [f"w{n} AS ({one.text} RETURNING 1)" for n, one in enumerate(parts)]
+    counts = [f"(SELECT count(*) FROM w{n})" for n in range(len(parts))]
+    given = {name: value for one in parts for name, value in one.given.items()}
+    changed = tuple({name: made for one in parts for name, made in one.to_driver}.items())
+    return Written(f"WITH {', '.join(named)} SELECT {', '.join(counts)}", given, changed, tuple)
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.dbapi_connection
+
+
+def _written(statement: Executable, dialect: Dialect) -> Written:
+    known = _WRITTEN.get((statement, dialect.name))
+    if known is None:
+        known = _WRITTEN[statement, dialect.name] = _write(statement, NAMED if dialect.name == "sqlite" else dialect)
+    return known
+
+
+def _write(statement: Any, dialect: Dialect) -> Written:
+    """A statement and what SQLAlchemy's types make of its values; PostgreSQL's driver knows all types by itself."""
+    compiled = statement.compile(dialect=dialect)
+    binds = [(name, one, one.type.dialect_impl(dialect).bind_processor(dialect)) for one, name in compiled.bind_names.items()]
+    given = {name: one.effective_value for name, one, _ in binds if not one.required}
+    columns = statement.exported_columns
+    types = [one.type.dialect_impl(dialect) for one in columns] if dialect.name == "sqlite" else []
+    makes = [one.result_processor(dialect, None) for one in types]
+    return Written(str(compiled), given, tuple((name, made) for name, _, made in binds if made), _reader(columns.keys(), makes))
+
+
+def _reader(names: Sequence[str], makes: Sequence[Callable[[Any], Any] | None]) -> Callable[[Any], Row] | None:
+    """From a row of the driver's to one with names, and with the types of the columns."""
+    if not names:
+        return None
+    make_row: Callable[[Iterable[Any]], Row] = namedtuple("Row", names, rename=True)._make  # type: ignore[attr-defined]
+    if not any(makes):
+        return make_row
+    return lambda row: make_row(value if make is None else make(value) for make, value in zip(makes, row, strict=True))

@@ -1,0 +1,95 @@
+"""Statements sent straight to the driver say what SQLAlchemy would have said, on both databases."""
+
+import pytest
+from sqlalchemy import select
+
+from crossmatch.study import queries
+from crossmatch.study.assign import claim_hit, keep_draft
+from crossmatch.study.schema import event, head, member, person
+from crossmatch.study.straight import ask, ask_all, write_all
+from study_lab import a_study, someone
+
+
+@pytest.fixture
+def begun(campaign):
+    """Somebody has a HIT with a draft; what every question of `queries` needs to know."""
+    study = a_study(campaign, golden=2)
+    who = someone(campaign, study, "anna")
+    mine = claim_hit(campaign, study, who)
+    keep_draft(campaign, mine, who, 1, [{"match": "yes"}, None])
+    given = {"its_person": who, "its_study": study, "its_claim": mine, "its_name": "eccv-hit", "its_sessions": 0}
+    return campaign, given | {"its_now": campaign.now(), "its_limit": queries.NO_LIMIT}
+
+
+QUESTIONS = (
+    "FIND_PERSON",
+    "FIND_STUDY",
+    "FIND_NUMBER",
+    "BEGUN",
+    "LOAD_CLAIM",
+    "LOAD_ITEMS",
+    "FIND_CLAIM",
+    "LAST_EVENT",
+    "FREE_AFTER_QUIZ",
+)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_rows_are_as_by_sqlalchemy(begun, name):
+    campaign, given = begun
+    statement = getattr(queries, name)
+    with campaign.reading() as connection:
+        needed = {key: value for key, value in given.items() if key in statement.compile().params}
+        slow = connection.execute(statement, needed).all()
+        fast = ask(connection, statement, given).rows
+        (again,) = ask_all(connection, (statement, given))
+    assert [tuple(row) for row in fast] == [tuple(row) for row in slow] == [tuple(row) for row in again.rows]
+    assert [[type(value) for value in row] for row in fast] == [[type(value) for value in row] for row in slow]
+    if name != "FREE_AFTER_QUIZ":  # it has no name
+        assert all(row._asdict() == dict(other._mapping) for row, other in zip(fast, slow, strict=True))
+    assert fast
+
+
+def test_writes_are_counted_one_by_one(begun):
+    campaign, given = begun
+    who, study = given["its_person"], given["its_study"]
+    with campaign.writing() as connection:
+        counts, (found,) = write_all(
+            connection,
+            (queries.COUNT_SUBMITTED, given),
+            (queries.DROP_DRAFT, given),
+            (queries.BAR_DONE, {"its_person": who, "its_hit": 1}),
+            (queries.KEEP_SLOT, {"its_slot": -1, "its_claim": given["its_claim"], "its_lease": 1.0}),
+            then=[(queries.LOAD_CLAIM, given)],
+        )
+        assert counts == [1, 1, 1, 0]
+        assert found.first.draft is None  # what follows sees what was written
+        assert connection.execute(select(member.c.submitted).where(member.c.person == who)).scalar_one() == 1
+    assert study
+
+
+def test_one_statement_has_one_value_for_each_name(begun):
+    campaign, given = begun
+    if campaign.engine.dialect.name == "sqlite":
+        return  # its statements are run one by one
+    other = {**given, "its_claim": "f" * 32}
+    with campaign.writing() as connection, pytest.raises(ValueError, match="stand in one statement"):
+        write_all(connection, (queries.DROP_DRAFT, given), (queries.DROP_DRAFT, other))
+
+
+def test_what_fails_within_many_leaves_nothing(begun):
+    campaign, given = begun
+    twice = {"its_person": given["its_person"], "its_hit": 1}
+
+    def fail():
+        with campaign.writing() as connection:
+            write_all(connection, (queries.COUNT_SUBMITTED, given), (queries.BAR_DONE, twice))
+            write_all(connection, (queries.BAR_DONE, twice))
+
+    with pytest.raises(Exception, match=r"(?i)unique|constraint"):
+        fail()
+    with campaign.reading() as connection:
+        assert connection.execute(select(member.c.submitted).where(member.c.person == given["its_person"])).scalar_one() == 0
+        last = connection.execute(select(head.c.number)).scalar_one()
+        assert connection.execute(select(event.c.number).order_by(event.c.number.desc())).scalars().first() == last
+        assert connection.execute(select(person.c.key)).scalars().all() == ["anna"]
