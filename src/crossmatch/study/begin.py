@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, insert, literal, select, true
+from sqlalchemy import Connection, func, insert, literal, select, true
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events
@@ -16,6 +16,7 @@ from crossmatch.study.blind import order
 from crossmatch.study.content import content_hash
 from crossmatch.study.design import Design, check_answer
 from crossmatch.study.schema import exclusion, hit, hit_item, item, slot, study
+from crossmatch.study.straight import write_rows
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
@@ -106,7 +107,7 @@ def _write(
         for number, each in zip(numbers, [*hits, *([quiz] if quiz else [])], strict=True)
         for place, one in enumerate(each)
     ]
-    connection.execute(insert(hit_item), placed)
+    write_rows(connection, hit_item, placed)
     _write_slots(connection, made, design.recipe.people)
 
 
@@ -124,8 +125,19 @@ def _numbered(connection: Connection, table: Any, rows: list[dict[str, Any]]) ->
     """Write rows; the numbers that they got, in their order."""
     if not rows:
         return []
-    made = connection.execute(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows)
-    return [int(number) for number in made.scalars()]
+    numbers = _reserved(connection, table, len(rows))
+    write_rows(connection, table, [{"id": number, **row} for number, row in zip(numbers, rows, strict=True)])
+    return numbers
+
+
+def _reserved(connection: Connection, table: Any, n: int) -> list[int]:
+    """Numbers for so many new rows, in one go; to have the database return each as it is written would take long."""
+    if connection.dialect.name == "sqlite":  # nobody else writes
+        last: int = connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()
+        return list(range(last + 1, last + 1 + n))
+    counter = func.pg_get_serial_sequence(table.name, "id")
+    made = connection.execute(select(func.nextval(counter)).select_from(func.generate_series(1, n)))
+    return sorted(int(number) for number in made.scalars())
 
 
 def require_items(design: Design, items: Sequence[NewItem]) -> None:

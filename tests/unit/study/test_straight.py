@@ -1,12 +1,12 @@
 """Statements sent straight to the driver say what SQLAlchemy would have said, on both databases."""
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Text, cast, insert, select
 
 from crossmatch.study import queries
 from crossmatch.study.assign import claim_hit, keep_draft
-from crossmatch.study.schema import event, head, member, person
-from crossmatch.study.straight import ask, ask_all, write_all
+from crossmatch.study.schema import event, head, item, member, person
+from crossmatch.study.straight import ask, ask_all, write_all, write_rows
 from study_lab import a_study, someone
 
 
@@ -93,3 +93,33 @@ def test_what_fails_within_many_leaves_nothing(begun):
         last = connection.execute(select(head.c.number)).scalar_one()
         assert connection.execute(select(event.c.number).order_by(event.c.number.desc())).scalars().first() == last
         assert connection.execute(select(person.c.key)).scalars().all() == ["anna"]
+
+
+def test_many_rows_are_as_by_sqlalchemy(campaign):
+    """Lists, nothing at all, and signs that a copy could take for its own."""
+    study = a_study(campaign)
+    odd = 'a\tb\\n\\N "c" \N{SNOWMAN}'
+    gold = ({"match": ["yes"]}, None)
+    rows = [
+        {
+            "id": 900 + n,
+            "study": study,
+            "key": f"{odd}{n}",
+            "images": [],
+            "captions": [odd],
+            "block": "",
+            "gold": one,
+            "body": {"x": odd},
+        }
+        for n, one in enumerate(gold)
+    ]
+    with campaign.writing() as connection:
+        write_rows(connection, item, rows)
+        write_rows(connection, item, [])
+        connection.execute(insert(item), [{**row, "id": row["id"] + 50, "key": f"slow {row['id']}"} for row in rows])
+    asked = select(item.c.images, item.c.captions, item.c.block, item.c.example, item.c.gold, cast(item.c.gold, Text), item.c.body)
+    with campaign.reading() as connection:
+        fast, slow = (connection.execute(asked.where(item.c.id.between(n, n + 49)).order_by(item.c.id)).all() for n in (900, 950))
+        assert connection.execute(select(item.c.key).where(item.c.id == 901)).scalar_one() == f"{odd}1"
+    assert fast == slow
+    assert len(fast) == 2
