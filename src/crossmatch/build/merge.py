@@ -24,7 +24,7 @@ from typing import Any
 from crossmatch.benchmarks.formats.gathered import Pictures
 from crossmatch.benchmarks.formats.images import is_image
 from crossmatch.build.files import Asked, Output, Row, hash_of, read_rows, written
-from crossmatch.build.material import collection_hash, in_order, pair_id
+from crossmatch.build.material import collection_hash, in_order, pair_id, pictures_hash
 from crossmatch.build.removed import Removed, removed, without
 from crossmatch.build.shards import png_of
 from crossmatch.build.verdicts import LINKS, POSITIVE, Pair, Said, Verdict, among, disagreements, links_of, named_apart, verdicts
@@ -167,7 +167,10 @@ def merge(
     listed = {"invalid": sorted(invalid), "wrong": sorted(wrong), "images": sorted(images)}
     inputs = {"collection": collection_hash(in_order(collection))} | {f"{one.kind} {one.name}": one.digest for one in sources}
     inputs |= {"pool": hash_of(pool)} if pool else {}
-    inputs |= {"against": collection_hash(in_order(against))} if against is not None else {}
+    inputs |= {"pictures": seen} if (seen := pictures_hash(collection)) else {}
+    if against is not None:
+        inputs["against"] = collection_hash(in_order(against))
+        inputs |= {"pictures against": seen} if (seen := pictures_hash(against)) else {}
     thresholds = {one.name: one.positive for one in sources if one.positive != POSITIVE[one.kind]}
     options = asdict(how) | {key: ids for key, ids in listed.items() if ids} | ({"positive": thresholds} if thresholds else {})
 

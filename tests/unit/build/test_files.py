@@ -67,12 +67,12 @@ def test_rows_that_were_changed_in_the_meantime_are_not_taken_for_those_of_the_s
 
 def test_more_rows_than_come_out_are_none_of_the_step(tmp_path: Path):
     part = broken_off(tmp_path / "part", 4)
-    with pytest.raises(CrossmatchError, match="row 3 of .* is not what comes out now"):
+    with pytest.raises(CrossmatchError, match=r"row 3 of .* is not what comes out now"):
         written(part, ASKED, lambda made: list(squares(made))[:2])
 
 
 def test_two_rows_of_one_name_are_refused_and_not_counted_as_two(tmp_path: Path):
-    with pytest.raises(CrossmatchError, match="two rows of .* are called '3'"):
+    with pytest.raises(CrossmatchError, match=r"two rows of .* are called '3'"):
         written(tmp_path / "out", ASKED, lambda made: [*squares(made), {"id": "3"}])
     assert not manifest(tmp_path / "out")["finished"]
 

@@ -99,6 +99,9 @@ def test_pictures_of_a_training_set_leave():
     gone = removed(pets(picture), against=Collection.of({"b-train": ["x"]}, picture))
     assert gone.images == {"b": "a picture of the other collection"}
     assert "b#0" not in without(pets(picture), gone).caption_ids
+    assert removed(pets(picture), find=False, against=Collection.of({"b-train": ["x"]}, picture)) == Removed({}, gone.images)
+    with pytest.raises(CrossmatchError, match="no pictures to compare"):
+        removed(pets(), against=Collection.of({"b-train": ["x"]}, picture))
 
 
 def test_nothing_is_looked_for_unless_asked():
@@ -201,6 +204,21 @@ def test_pictures_stay_the_files_that_they_are(tmp_path: Path):
     for old, new in (("x.png", "000000.png"), ("y.png", "000001.png")):
         assert (tmp_path / "out" / "images" / new).read_bytes() == (tmp_path / "in" / "images" / old).read_bytes()
     assert load_folder(tmp_path / "out").collection.image_ids.tolist() == ["x.png", "y.png", "z.png"]
+
+
+def test_other_pictures_or_other_words_under_the_same_names_are_another_merging(tmp_path: Path):
+    (tmp_path / "in" / "images").mkdir(parents=True)
+    for name in ("x.png", "y.png"):
+        picture(name).save(tmp_path / "in" / "images" / name)
+    (tmp_path / "in" / "captions.csv").write_text("image,caption\nx.png,A cat.\ny.png,A dog.\n")
+    held = load_folder(tmp_path / "in").collection
+    merge(held, [Said("us", "people", {("x.png", held.caption_ids[1]): 1.0}, 0.5)], tmp_path / "out")
+    with pytest.raises(WrongWords, match="people us was"):
+        merge(held, [Said("us", "people", {("x.png", held.caption_ids[1]): 0.0}, 0.5)], tmp_path / "out")
+    merge(held, [], tmp_path / "links")
+    picture("x.png").save(tmp_path / "in" / "images" / "y.png")  # now a twin
+    with pytest.raises(WrongWords, match="pictures was"):
+        merge(held, [], tmp_path / "links")
 
 
 def test_only_the_queries_of_a_pool_are_asked(tmp_path: Path):
