@@ -114,7 +114,7 @@ def room(folder: Path) -> Iterator[None]:
 
 def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
     """The ids that are there already, or nothing if all of them are; a folder of something else is refused."""
-    if (folder / MANIFEST).exists():
+    if (folder / MANIFEST).exists() and not _is_bare(folder):
         told = manifest(folder)
         seen = {key: told.get(key) for key in asked.told()}
         wanted = json.loads(json.dumps(asked.told()))
@@ -131,11 +131,20 @@ def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
                 "Take another folder, or remove it."
             )
         return _mended(folder / ROWS)
-    if folder.exists() and (not folder.is_dir() or any(not file.name.endswith(UNFINISHED) for file in folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and _is_bare(folder)):
         raise WrongWords(f"{folder} is there already, and is no step of a construction. Take another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     _write_manifest(folder, asked, rows=0, counts={}, finished=False)
     return set()
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether nothing is in a folder, or no more than a beginning that came to nothing: whatever it was, it can begin anew."""
+    for file in folder.iterdir():
+        begun = file.name == MANIFEST and not manifest(folder)["finished"]
+        if not begun and not file.name.endswith(UNFINISHED) and (file.name != ROWS or file.stat().st_size):
+            return False
+    return True
 
 
 def _difference(seen: Any, wanted: Any) -> str:

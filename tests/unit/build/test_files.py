@@ -31,6 +31,14 @@ def broken_after(number: int):
     return rows
 
 
+def broken_with(why: str):
+    def rows(made: Output):
+        raise CrossmatchError(why)
+        yield
+
+    return rows
+
+
 def broken_off(folder: Path, number: int = 3) -> Path:
     with pytest.raises(KeyboardInterrupt):
         written(folder, ASKED, broken_after(number))
@@ -85,6 +93,23 @@ def test_what_another_version_began_is_not_gone_on_with_and_what_it_finished_is_
         written(part, ASKED, squares)
     assert len(read_rows(whole)) == 5
     assert written(whole, ASKED, squares)["crossmatch"] != "99.0"  # it is not made again, and the manifest says who made it
+
+
+def test_a_step_that_came_to_nothing_leaves_its_folder_to_a_better_one(tmp_path: Path):
+    with pytest.raises(CrossmatchError, match="leave it out"):
+        written(tmp_path / "out", ASKED, broken_with("leave it out"))
+    better = Asked("test", {"data": "4567"})
+    assert written(tmp_path / "out", better, squares)["inputs"] == {"data": "4567"}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / ROWS).write_text("mine")
+    with pytest.raises(CrossmatchError, match="is no step of a construction"):
+        written(tmp_path / "own", ASKED, squares)
+    part = broken_off(tmp_path / "part", 1)
+    with pytest.raises(CrossmatchError, match="other inputs: data was '0123', and is '4567'"):
+        written(part, better, squares)
+    written(tmp_path / "none", ASKED, lambda made: [])
+    with pytest.raises(CrossmatchError, match="other inputs"):  # no rows came out, and that is finished
+        written(tmp_path / "none", better, squares)
 
 
 def test_the_manifest_tells_the_versions_that_rows_depend_on(tmp_path: Path):

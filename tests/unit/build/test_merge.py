@@ -276,8 +276,8 @@ def test_table_3_of_the_paper():
     """The matches that the paper released, CxC's ratings and COCO's links, merged at once for the queries of both directions.
 
     Of the human-verified pairs (16,990 and 10,814) only those that are not CxC's too can be told. Published are 22,550 captions:
-    two of them are not in the split. One more is there as long as meaningless captions are: CxC's raters gave 3.75 to "I really cant
-    see this image very well." Without those captions what is merged is what was published, pair by pair.
+    two of them are not in the split. One more is there as long as meaningless captions are: raters of CxC gave 3.75 to "I really
+    cant see this image very well." Without those captions what is merged is what was published, pair by pair.
     """
     held = coco.collection("test")
     released = {"i2t": official("eccv_image_to_caption"), "t2i": official("eccv_caption_to_image")}
