@@ -184,7 +184,7 @@ def _bias(one: Link) -> list[str]:
     most = max((row["models"] for row in rows), default=0)
     return [
         f"- Had one of the models not proposed, its {row['metric']} in {row['direction']} would be off by "
-        f"{row['non_self'][0]:.1f} points (non-self-bias with {most} models{_within(row['non_self'])}). "
+        f"{row['non_self'][0]:.1f} points (non-self-bias with {most} model{'s' * (most > 1)}{_within(row['non_self'])}). "
         "One outside of the pool may be wronged as much, or more."
         for row in rows if row["models"] == most
     ]  # fmt: skip
