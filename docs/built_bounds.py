@@ -118,11 +118,17 @@ def pool_of(question: Question) -> int:
 # -- tables and a picture
 
 
-def spread(values: Sequence[float], digits: int = 0) -> str:
-    """The mean over the sets of queries, and Student's 95 % interval of it."""
+def spread(values: Sequence[float], digits: int = 0, least: float = -np.inf) -> str:
+    """The mean over the sets of queries, and Student's 95 % interval of it, cut off where no value can be; none of one value.
+
+    >>> spread([0, 10], least=0), spread([3])
+    ('5 [0, 69]', '3')
+    """
     mean = float(np.mean(values))
-    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
-    return f"{mean:,.{digits}f} [{mean - reach:,.{digits}f}, {mean + reach:,.{digits}f}]"
+    if len(values) < 2:
+        return f"{mean:,.{digits}f}"
+    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    return f"{mean:,.{digits}f} [{max(mean - reach, least):,.{digits}f}, {mean + reach:,.{digits}f}]"
 
 
 def in_numbers(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Table:
@@ -135,8 +141,8 @@ def in_numbers(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Table:
             right = [course.right for course in mine if course.right is not None]
             rows.append(
                 (name, order, spread([course.pool for course in mine]), f"{len(right)} of {len(mine)}",
-                 spread(right) if right else "–", spread([course.within(TOLERANCE) for course in mine]),
-                 spread([course.certain for course in mine]), "" if order == "bounds first" else f"{spread(saved, 1)} %")
+                 spread(right, least=0) if right else "–", spread([course.within(TOLERANCE) for course in mine], least=0),
+                 spread([course.certain for course in mine], least=0), "" if order == "bounds first" else f"{spread(saved, 1)} %")
             )  # fmt: skip
     head = (
         "metric",
@@ -207,7 +213,7 @@ def told(
     return "\n".join(
         [
             "### False-negative bounds: how many judgements settle the order of models",
-            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {' or '.join(map(str, BATCH.values()))} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs that can move the undecided comparisons most, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise (two models that are level by what was judged, one of them certain not to be behind, count as not right). Means over the sets with 95 % intervals.\n",
+            f"Models: {', '.join(names)}. {SUBSETS} sets of {QUERIES} captions each are searched with in the test split; known at first are the original links alone, one image for each caption. Whatever some model has among its first {DEPTH} places may match, all else is taken not to. Pairs are judged by the truth, {' or '.join(map(str, BATCH.values()))} at a time, until the order of all models is certain by the bounds: *bounds first* takes the pairs that can move the undecided comparisons most, *top-k pooling* what some model has first, then second, and so on, and *by lot* the pool in random order. *Right for good* is when the order by what was judged is that of the whole truth, and stays so; the pool is closed, so that it may end otherwise (two models that are level by what was judged, one of them certain not to be behind, count as not right), and its mean is over the sets that do end so. Means over the sets, which are drawn independently of the same captions, with Student's 95 % intervals, which of {SUBSETS} sets or fewer are wide.\n",
             markdown(in_numbers(found)),
             f"\nUntil the order is right for good, bounds first need: {saved_until_right(found) or 'no set on which all end as the truth'}.\n",
             "![Judgements against the order of models](pictures/bounds.svg)",

@@ -42,6 +42,7 @@ SCENES = 2500  # to train with: enough for models that differ
 SHARES = {"i2t": 0.25, "t2i": 0.05}  # of the images and captions that are queries, about as in the paper
 DIRECTIONS = tuple(SHARES)
 CROWDS = {"careful": 1.0, "usual": 0.9}  # the share of right answers
+CALLED = {"careful": "faultless crowd", "usual": "usual crowd"}
 PEOPLE, SPREAD = 30, 0.05
 ZETAS = (0, 1, 2)
 KINDS = ("links", *CROWDS, "truth")
@@ -257,7 +258,9 @@ def order_of_models(setting: Setting, found: Mapping[tuple[str, str, str], Mappi
         for (kind, metric), tau in taus.items():
             gain = tau - usual
             cells = [f"{x[0]:.2f} [{interval(x[1:])[0]:.2f}, {interval(x[1:])[1]:.2f}]" for x in (tau, gain)]
-            rows.append((direction, kind, metric, cells[0], "" if (kind, metric) == ("links", "hit@1") else cells[1]))
+            rows.append(
+                (direction, CALLED.get(kind, kind), metric, cells[0], "" if (kind, metric) == ("links", "hit@1") else cells[1])
+            )
     heads = ("", "judged by", "metric", "τ-b with the truth", "minus τ-b of hit@1 by links")
     return Table("", (heads,), tuple(rows), 3)
 
@@ -279,7 +282,7 @@ def models_table(setting: Setting, found: Mapping[tuple[str, str, str], Mapping[
         for name in best
     )
     label = {"links": "links", "usual": "pooled", "truth": "truth"}
-    return Table("", (("model", "", *(f"{d} {metric}, {label[kind]}" for d, kind, metric in columns)),), rows, 2)
+    return Table("", (("model", "in the pool", *(f"{d} {metric}, {label[kind]}" for d, kind, metric in columns)),), rows, 2)
 
 
 # -- the page

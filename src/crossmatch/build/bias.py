@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from crossmatch.benchmarks.formats.table import DELIMITERS, read_table
 from crossmatch.build.files import Asked, Output, Row, hash_of, manifest, read_rows, written
-from crossmatch.build.material import in_order, named_models, said_of, signature_of
+from crossmatch.build.material import collection_hash, in_order, named_models, said_of, signature_of
 from crossmatch.build.merge import SIDE_OF
 from crossmatch.build.pool import retrieved
 from crossmatch.build.rated import rating_of
@@ -137,7 +137,7 @@ class Measured:
     metric: str
     versions: Versions
     bias: Bias
-    low: dict[int, tuple[float, ...]]
+    low: dict[int, tuple[float, ...]]  # nothing where no samples were drawn
     high: dict[int, tuple[float, ...]]
 
 
@@ -146,15 +146,13 @@ def measured(
 ) -> Measured:
     """Figure E.2: the mean of B_Θ, self-bias and non-self-bias over all subsets of each size, with percentile intervals.
 
-    Each replicate draws as many queries as there are, and computes everything anew from them.
+    Each replicate draws as many queries as there are, and computes everything anew from them; without samples, no intervals.
     """
     scored = versions(found.pool, rankings or found.rankings, metric, samples, seed)
-    again = [
-        annotator_bias(one[:-1], one[-1], scored.members[:-1]).by_size()
-        for one in (scored.samples if scored.samples is not None else scored.scores[None])
-    ]
+    drawn = scored.samples if scored.samples is not None else ()
+    again = [annotator_bias(one[:-1], one[-1], scored.members[:-1]).by_size() for one in drawn]
     low, high = (
-        {n: tuple(np.quantile([one[n] for one in again], at, axis=0).tolist()) for n in again[0]}
+        {n: tuple(np.quantile([one[n] for one in again], at, axis=0).tolist()) for n in (again[0] if again else ())}
         for at in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     )
     return Measured(found.direction, metric, scored, bias_of(scored), low, high)
@@ -292,13 +290,27 @@ def _asked_again(told: Mapping[str, Any], names: Sequence[str], held: Collection
 
 
 def bias(
-    pool: Path, answers: Path, output: Path, *, metrics: Sequence[str] = ("hit@1",), seed: int = 0, **more: Any
+    pool: Path,
+    answers: Path,
+    output: Path,
+    *,
+    metrics: Sequence[str] = ("hit@1",),
+    collection: Collection | None = None,
+    candidates: Mapping[str, object] | Sequence[str] = (),
+    samples: int = SAMPLES,
+    seed: int = 0,
+    cache: ScoreCache | None = None,
 ) -> tuple[Found, dict[str, Any]]:
     """Write the bias of every subset into a folder; what was found, and the manifest."""
-    found = analysed(pool, read_answers(answers), metrics=metrics, seed=seed, **more)
+    metrics, more = tuple(dict.fromkeys(metrics)), named_models(candidates)
+    said = read_answers(answers)
+    found = analysed(pool, said, metrics=metrics, collection=collection, candidates=more, samples=samples, seed=seed, cache=cache)
     file = answers / JUDGEMENTS if answers.is_dir() else answers
-    named = sorted(one.model for one in found.candidates)
-    options = {"metrics": list(metrics), "samples": more.get("samples", SAMPLES), "candidates": named}
+    inputs = {"pool": hash_of(pool), "answers": sha256_of(file)[:16]}
+    if collection is not None and (more or "r-precision" in metrics):  # what was ranked once more
+        inputs["collection"] = collection_hash(in_order(collection))
+    inputs |= {f"candidate {name}": signature_of(more[name]) for name in sorted(more)}
+    options = {"metrics": list(metrics), "samples": samples}
 
     def rows(made: Output) -> Iterator[Row]:
         made.counts |= {f"unjudged {direction}": number for direction, number in found.unjudged.items()}
@@ -308,8 +320,7 @@ def bias(
         for rank, each in enumerate(found.candidates, 1):
             yield {"id": f"candidate/{each.model}", "rank": rank, **asdict(each), "expected": each.expected}
 
-    told = written(output, Asked(STEP, {"pool": hash_of(pool), "answers": sha256_of(file)[:16]}, options, seed), rows)
-    return found, told
+    return found, written(output, Asked(STEP, inputs, options, seed), rows)
 
 
 def _rows(one: Measured) -> Iterator[Row]:
@@ -324,7 +335,7 @@ def _rows(one: Measured) -> Iterator[Row]:
     for size, mean in one.bias.by_size().items():
         row = {"id": f"{one.direction}/{one.metric}/{size} models", **head, "models": size}
         for n, kind in enumerate(KINDS):
-            row[kind] = [round(100 * value, 4) for value in (mean[n], one.low[size][n], one.high[size][n])]
+            row[kind] = [round(100 * value, 4) for value in (mean[n], *(side[size][n] for side in (one.low, one.high) if side))]
         yield row
 
 

@@ -61,9 +61,10 @@ def _scores(one: Measured) -> Table:
 def _sizes(one: Measured) -> Table:
     rows = []
     for size, mean in one.bias.by_size().items():
-        cells = (f"{100 * mean[n]:.1f} [{100 * one.low[size][n]:.1f}, {100 * one.high[size][n]:.1f}]" for n in range(len(CALLED)))
-        rows.append((str(size), *cells))
-    notes = ("means over all subsets of so many models, in points; 95 % intervals over queries",)
+        within = [f" [{100 * one.low[size][n]:.1f}, {100 * one.high[size][n]:.1f}]" if one.low else "" for n in range(len(CALLED))]
+        rows.append((str(size), *(f"{100 * mean[n]:.1f}{within[n]}" for n in range(len(CALLED)))))
+    drawn = "95 % intervals over queries" if one.low else "no intervals: no samples were drawn"
+    notes = (f"means over all subsets of so many models, in points; {drawn}",)
     return Table(f"{one.direction}, bias of {one.metric}", (("annotator models", *CALLED),), tuple(rows), 1, notes)
 
 
@@ -96,7 +97,7 @@ def bias_panel(found: Found) -> Panel:
             for n, (name, mark) in enumerate(zip(CALLED, "os^", strict=True)):
                 mean = [100 * value[n] for value in sizes.values()]
                 reach = [[100 * max(0.0, v[n] - one.low[k][n]) for k, v in sizes.items()],
-                         [100 * max(0.0, one.high[k][n] - v[n]) for k, v in sizes.items()]]  # fmt: skip
+                         [100 * max(0.0, one.high[k][n] - v[n]) for k, v in sizes.items()]] if one.low else None  # fmt: skip
                 at = [size + (n - 1) * 0.06 for size in sizes]
                 place.errorbar(at, mean, yerr=reach, fmt=f"{mark}-", ms=5, lw=1.6, capsize=2.5, color=COLOURS[n], label=name)
             place.set_title(f"{one.direction}, {one.metric}", fontsize=10)

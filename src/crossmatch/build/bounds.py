@@ -31,7 +31,7 @@ from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.core.collection import SIDES, Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements, Listed
-from crossmatch.core.rankings import rankings
+from crossmatch.core.rankings import Folds, rankings
 from crossmatch.core.runs import stand_run
 from crossmatch.core.scores import Run, Scores
 from crossmatch.core.sweep import stand
@@ -103,9 +103,8 @@ def posed(
     }
     near: dict[int, set[int]] = {int(q): {i for i, g in grades[int(q)].items() if g >= judged.positive} for q in asked}
     if not judged.complete:
-        for scores in said.values():
-            for q, items, _ in rankings(scores, held, how.direction, how.depth, asked, known.folds):
-                near[q].update(i for i in items.tolist() if i not in grades[q])
+        for q, items in _may_match(held, said, how, asked, known.folds):
+            near[q].update(i for i in items.tolist() if i not in grades[q])
     rows = [sorted(near[int(q)]) for q in asked]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     flat = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
@@ -119,6 +118,30 @@ def posed(
     listed = Listed(asked, start, flat, np.ones(len(flat)), known.folds)
     placed = {name: _placed(scores, held, how.direction, listed, (of_row, column)) for name, scores in said.items()}
     return Question(measured, asked, item, label, placed)
+
+
+def _may_match(
+    held: Collection, said: Mapping[str, Scores], how: Bounding, asked: IntArray, folds: Folds | None
+) -> Iterator[tuple[int, IntArray]]:
+    """The candidates of a query that are open if nobody judged them: what each model retrieves, or the whole gallery.
+
+    A run file must reach as deep as that, or what it does not list would be taken not to match.
+    """
+    query_ids, item_ids = (held.ids(side) for side in SIDES[how.direction])
+    whole = np.arange(len(item_ids))
+    galleries = {q: whole if folds is None else np.flatnonzero(folds[1] == folds[0][q]) for q in asked.tolist()}
+    if how.depth is None:
+        yield from galleries.items()
+        return
+    for name, scores in said.items():
+        for q, items, _ in rankings(scores, held, how.direction, how.depth, asked, folds):
+            needed = min(how.depth, len(galleries[q]))
+            if len(items) < needed:
+                raise CrossmatchError(
+                    f"{name} lists {len(items):,} candidates for {str(query_ids[q])!r:.60}; {needed:,} are looked at. Write deeper "
+                    "rankings, or look at fewer places: --depth"
+                )
+            yield q, items
 
 
 def _placed(scores: Scores, held: Collection, direction: str, listed: Listed, at: tuple[IntArray, IntArray]) -> Placed:

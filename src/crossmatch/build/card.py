@@ -24,10 +24,11 @@ from crossmatch.benchmarks.formats.gathered import Pictures
 from crossmatch.benchmarks.formats.judged import FILES, Pairs
 from crossmatch.benchmarks.formats.table import DELIMITERS, read_table
 from crossmatch.benchmarks.formats.trials import Offer, pictures_of, read_offers
+from crossmatch.benchmarks.formats.written import png_of
 from crossmatch.build.files import Asked, Output, Row, read_rows, written
 from crossmatch.build.material import groups_of
 from crossmatch.build.provenance import Chain, chain_of
-from crossmatch.build.shards import IMAGE, NUMBER, TEXT, TEXTS, Record, Shard, croissant, png_of, write_shard
+from crossmatch.build.shards import IMAGE, NUMBER, TEXT, TEXTS, Record, Shard, croissant, write_shard
 from crossmatch.build.sheet import sheet
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -220,7 +221,7 @@ def _encoded(opener: Any) -> Callable[[str], tuple[bytes, str]]:
 
     def encoded(name: str) -> tuple[bytes, str]:
         if isinstance(opener, Pictures) and name in opener.stored:
-            return opener.stored[name].read(), name
+            return opener.read(name), name
         return png_of(opened(opener, name)), name
 
     return encoded

@@ -4,7 +4,8 @@
     manifest.json    the step, hashes of what it read, its options and its seed, versions, how many rows, and whether it is finished
 
 A step that was interrupted goes on where it stopped; one that is finished is not done again; one with other inputs or options is
-refused. A row is on the disk before it counts, and a line that was cut off is dropped when the step goes on.
+refused, and so is one that another version began. A row is on the disk before it counts, and a line that was cut off is dropped
+when the step goes on.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,6 +30,9 @@ from crossmatch.core.whole import UNFINISHED, whole_file
 ROWS, MANIFEST, FAILED = "rows.jsonl", "manifest.json", "failed.jsonl"
 FORMAT = 1
 FULL = (errno.ENOSPC, errno.EDQUOT)
+# What other libraries the rows of some step depend on; the manifest tells the versions of those that are installed.
+LIBRARIES = ("numpy", "scipy", "numba", "pillow", "qtawesome", "wn", "lemminflect", "textblob-aptagger", "faiss-cpu", "torch",
+             "transformers", "diffusers")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -107,7 +114,7 @@ def room(folder: Path) -> Iterator[None]:
 
 def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
     """The ids that are there already, or nothing if all of them are; a folder of something else is refused."""
-    if (folder / MANIFEST).exists():
+    if (folder / MANIFEST).exists() and not _is_bare(folder):
         told = manifest(folder)
         seen = {key: told.get(key) for key in asked.told()}
         wanted = json.loads(json.dumps(asked.told()))
@@ -118,12 +125,26 @@ def _taken_up(folder: Path, asked: Asked) -> set[str] | None:
             )
         if told["finished"]:
             return None
+        if told.get("crossmatch") != __version__:
+            raise CrossmatchError(
+                f"{folder} was begun by crossmatch {told.get('crossmatch')}, and this is {__version__}, whose rows may be others. "
+                "Take another folder, or remove it."
+            )
         return _mended(folder / ROWS)
-    if folder.exists() and (not folder.is_dir() or any(not file.name.endswith(UNFINISHED) for file in folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and _is_bare(folder)):
         raise WrongWords(f"{folder} is there already, and is no step of a construction. Take another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     _write_manifest(folder, asked, rows=0, counts={}, finished=False)
     return set()
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether nothing is in a folder, or no more than a beginning that came to nothing: whatever it was, it can begin anew."""
+    for file in folder.iterdir():
+        begun = file.name == MANIFEST and not manifest(folder)["finished"]
+        if not begun and not file.name.endswith(UNFINISHED) and (file.name != ROWS or file.stat().st_size):
+            return False
+    return True
 
 
 def _difference(seen: Any, wanted: Any) -> str:
@@ -193,10 +214,25 @@ class Failures:
 
 def _write_manifest(folder: Path, asked: Asked, *, rows: int, counts: Mapping[str, int], finished: bool) -> None:
     told = {"format": FORMAT, **asked.told(), "rows": rows, "counts": dict(counts), "finished": finished, "crossmatch": __version__}
+    told["versions"] = versions()
     if finished:
         told["sha256"] = sha256_of(folder / ROWS)
     with whole_file(folder / MANIFEST, durable=True) as file:
         file.write(json.dumps(told, indent=1, ensure_ascii=False).encode())
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of Python, and of the libraries that a row may depend on, as far as they are installed.
+
+    >>> sorted({"numpy", "python"} & set(versions()))
+    ['numpy', 'python']
+    """
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -236,10 +272,23 @@ def hash_of(folder: Path) -> str:
 
 
 def written(folder: Path, asked: Asked, rows: Callable[[Output], Iterable[Row]]) -> dict[str, Any]:
-    """Do a step whose rows are cheap to make again: those that are there are passed over. Its manifest."""
+    """Do a step whose rows are cheap to make again: those that are there must be the first that come out. Its manifest."""
     with output(folder, asked) as made:
         if not made.finished:
-            for row in rows(made):
-                if str(row["id"]) not in made.done:
+            there = list(whole_lines(folder / ROWS))
+            number = 0
+            for number, row in enumerate(rows(made), 1):
+                if number > len(there):
                     made.write(row)
+                elif json.loads(json.dumps(row)) != there[number - 1]:
+                    raise _other(folder, number)
+            if number < len(there):
+                raise _other(folder, number + 1)
     return manifest(folder)
+
+
+def _other(folder: Path, number: int) -> CrossmatchError:
+    return CrossmatchError(
+        f"row {number:,} of {folder / ROWS} is not what comes out now: it was changed, or what it was made from was. "
+        "Remove the folder, and run the step anew."
+    )

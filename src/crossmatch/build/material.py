@@ -14,6 +14,7 @@ from crossmatch.core.benchmark import Retrieval, canonical_order
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
+from crossmatch.core.progress import track
 from crossmatch.core.scores import Embeddings, Scores
 from crossmatch.models import make_model
 from crossmatch.models.abilities import ImageEncoder, Source, TextEncoder, known_by, scores_of
@@ -35,6 +36,23 @@ def collection_hash(collection: Collection) -> str:
     """What identifies ids, texts and links of a collection in order, as an input of a step."""
     links = collection.links[np.lexsort(collection.links.T[::-1])]
     return hashlib.sha256(collection.fingerprint + np.ascontiguousarray(links).tobytes()).hexdigest()[:16]
+
+
+def pictures_hash(collection: Collection) -> str:
+    """What identifies the pictures of a collection that has them as files, as an input of a step that looks at them.
+
+    Pictures that are drawn when they are asked for are known by their ids, and nothing is said of them.
+    """
+    content = getattr(collection.open_image, "content", None)
+    if content is None:
+        return ""
+    held = hashlib.sha256()
+    for name in track(sorted(collection.image_ids.tolist()), "reading the pictures"):
+        try:
+            held.update(content(name))
+        except CrossmatchError:  # it is not there, or cannot be read: some steps leave it out
+            held.update(b"none")
+    return held.hexdigest()[:16]
 
 
 def groups_of(collection: Collection) -> list[list[int]]:

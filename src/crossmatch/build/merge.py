@@ -15,24 +15,19 @@ known. Judgements then say which `direction` they are for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crossmatch.benchmarks.formats.gathered import Pictures
-from crossmatch.benchmarks.formats.images import is_image
+from crossmatch.benchmarks.formats.written import write_collection
 from crossmatch.build.files import Asked, Output, Row, hash_of, read_rows, written
-from crossmatch.build.material import collection_hash, in_order, pair_id
+from crossmatch.build.material import collection_hash, in_order, pair_id, pictures_hash
 from crossmatch.build.removed import Removed, removed, without
-from crossmatch.build.shards import png_of
 from crossmatch.build.verdicts import LINKS, POSITIVE, Pair, Said, Verdict, among, disagreements, links_of, named_apart, verdicts
 from crossmatch.core.collection import SIDES, Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.judgements import Judgements
-from crossmatch.core.pictures import opened
-from crossmatch.core.progress import track
 from crossmatch.core.whole import whole_file
 from crossmatch.study.sheets import as_csv
 
@@ -167,7 +162,10 @@ def merge(
     listed = {"invalid": sorted(invalid), "wrong": sorted(wrong), "images": sorted(images)}
     inputs = {"collection": collection_hash(in_order(collection))} | {f"{one.kind} {one.name}": one.digest for one in sources}
     inputs |= {"pool": hash_of(pool)} if pool else {}
-    inputs |= {"against": collection_hash(in_order(against))} if against is not None else {}
+    inputs |= {"pictures": seen} if (seen := pictures_hash(collection)) else {}
+    if against is not None:
+        inputs["against"] = collection_hash(in_order(against))
+        inputs |= {"pictures against": seen} if (seen := pictures_hash(against)) else {}
     thresholds = {one.name: one.positive for one in sources if one.positive != POSITIVE[one.kind]}
     options = asdict(how) | {key: ids for key, ids in listed.items() if ids} | ({"positive": thresholds} if thresholds else {})
 
@@ -248,34 +246,3 @@ def _suspects(found: Merged) -> str:
         for (image, caption), verdict in found.suspects().items()
     ]
     return as_csv(("caption_id", "image_id", "called_wrong_by", "caption"), rows)
-
-
-def write_collection(folder: Path, collection: Collection) -> str:
-    """Write the pictures into `images/`, as the files they are or else as PNG; the captions as COCO's json.
-
-    Without pictures there is the json alone, and whoever has them can put them beside it under the names that it tells.
-    """
-    (folder / "images").mkdir(exist_ok=True)
-    images = []
-    for n, name in enumerate(track(collection.image_ids.tolist(), "writing the pictures")):
-        held, suffix = _file(collection, name)
-        if held is not None:
-            with whole_file(folder / "images" / f"{n:06d}{suffix}") as file:
-                file.write(held)
-        images.append({"id": name, "file_name": f"{n:06d}{suffix}"})
-    ids, texts = collection.caption_ids.tolist(), collection.captions
-    annotations = [
-        {"id": ids[c], "image_id": images[i]["id"], "caption": texts[c] if texts else ""} for i, c in collection.links.tolist()
-    ]
-    return json.dumps({"images": images, "annotations": annotations}, ensure_ascii=False)
-
-
-def _file(collection: Collection, name: str) -> tuple[bytes | None, str]:
-    """A picture as bytes and the ending of its file's name; nothing where there is none."""
-    opener = collection.open_image
-    if opener is None:
-        return None, ".jpg"
-    if isinstance(opener, Pictures):
-        stored = opener.stored[name]
-        return stored.read(), Path(stored.where).suffix if is_image(stored.where) else ".jpg"  # readers look at the content
-    return png_of(opened(opener, name)), ".png"

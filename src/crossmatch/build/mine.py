@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from crossmatch.build.files import Asked, Output, Row, hash_of, read_rows, written
-from crossmatch.build.material import collection_hash, groups_of, in_order, mean_captions, pair_id, read_texts, signature_of
+from crossmatch.build.material import (
+    collection_hash,
+    groups_of,
+    in_order,
+    mean_captions,
+    pair_id,
+    pictures_hash,
+    read_texts,
+    signature_of,
+)
 from crossmatch.build.nearest import Nearest, approximate, nearest, share_found
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -80,15 +89,16 @@ def mine(
     held, encoder, no = in_order(collection), make_model(model) if isinstance(model, str) else model, frozenset(refused)
     held.texts()  # says what is missing
     inputs = {"collection": collection_hash(held), "vectors": signature_of(encoder)}
+    inputs |= {"pictures": seen} if how.pictures and (seen := pictures_hash(held)) else {}
     inputs |= {f"earlier {n}": hash_of(folder) for n, folder in enumerate(earlier)}
     inputs |= {"refused": hashlib.sha256("\n".join(sorted(no)).encode()).hexdigest()[:16]} if no else {}
     over = "words of all captions" if isinstance(encoder, BAGS) else "captions"
     asked = Asked(STEP, inputs, {**asdict(how), "mean over": over})
-    seen = no | {str(row["id"]) for folder in earlier for row in read_rows(folder, STEP)}
+    known = no | {str(row["id"]) for folder in earlier for row in read_rows(folder, STEP)}
 
     def rows(made: Output) -> Iterator[Row]:
         for row in _pairs(held, encoder, how, no, made):
-            if row["id"] not in seen:
+            if row["id"] not in known:
                 yield row
 
     return written(output, asked, rows)

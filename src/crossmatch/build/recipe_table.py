@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from crossmatch.benchmarks.formats.written import write_collection
 from crossmatch.build.bias import bias
 from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, read_rows, written
 from crossmatch.build.format import formatted
 from crossmatch.build.generate import ITEMS, generate
 from crossmatch.build.generators import generator
-from crossmatch.build.merge import merge, write_collection
+from crossmatch.build.merge import merge
 from crossmatch.build.mine import mine
 from crossmatch.build.negative_llm import named_writer, written_negatives
 from crossmatch.build.negative_world import world_negatives

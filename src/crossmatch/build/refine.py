@@ -55,7 +55,7 @@ def adversarial_refinement(
     so that a model that sees nothing but the scores is right as often as wrong. A gap g belongs to cell sign(g) · ⌈|g| / w⌉, w the
     width of a cell, so that turning all gaps around turns the cells around, to the last bit; 0 belongs to neither side.
     With an odd K the middle cells lie across the axes. `reach` is how far the grid goes on each axis (1, 1 where scores are
-    probabilities, as in the paper; by default the largest gap); what lies farther counts to the outermost cell.
+    probabilities, as in the authors' program; by default the largest gap); what lies farther counts to the outermost cell.
 
     Which pairs of a cell stay is drawn by their `keys` (ids, or whole numbers; by default their places) and the seed, so that the
     order of pairs does not matter. Source: hsieh2023sugarcrepe, algorithm 1.
@@ -162,7 +162,8 @@ def _stirred(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def best(scores: Sequence[FloatArray], share: float, keys: Sequence[str], seed: int = 0) -> BoolArray:
     """The share of texts that are best by all scores together: by the mean of their ranks, so that no scale outweighs another.
 
-    BiVLC adds probabilities, and keeps the upper 35 %. Ties are broken by the keys.
+    BiVLC keeps the upper 35 % by "the combined score of both models", and does not say how they are combined. Ties are broken by
+    the keys.
 
     >>> best([np.array([1.0, 5.0, 3.0]), np.array([0.1, 0.3, 0.2])], 0.4, ["a", "b", "c"]).tolist()
     [False, True, True]

@@ -73,7 +73,7 @@ def removed(
     find: bool = True,
     against: Collection | None = None,
 ) -> Removed:
-    """What leaves: the lists of ids, and, with `find`, what can be found.
+    """What leaves: the lists of ids, with `find` what can be found, and with `against` what another collection has too.
 
     Found are captions that are meaningless, and equal pictures, of which the first by id stays. Pictures that `against` has too, a
     training set perhaps, leave altogether. Pictures are equal if their files are, or, where there are no files, their pixels.
@@ -81,11 +81,10 @@ def removed(
     captions = dict.fromkeys(_known(collection, "caption", wrong), "wrong")
     captions |= dict.fromkeys(_known(collection, "caption", invalid), "invalid")
     gone = dict.fromkeys(_known(collection, "image", images), "listed")
-    if not find:
-        return Removed(captions, gone)
-    texts = zip(collection.caption_ids.tolist(), collection.captions, strict=False)
-    captions |= {name: "meaningless" for name, text in texts if name not in captions and is_meaningless(text)}
-    if collection.open_image is None:
+    if find:
+        texts = zip(collection.caption_ids.tolist(), collection.captions, strict=False)
+        captions |= {name: "meaningless" for name, text in texts if name not in captions and is_meaningless(text)}
+    if against is None and (not find or collection.open_image is None):
         return Removed(captions, gone)
     of = contents(collection, [name for name in sorted(collection.image_ids.tolist()) if name not in gone])
     if against is not None:
@@ -93,7 +92,7 @@ def removed(
         gone |= {name: "a picture of the other collection" for name, content in of.items() if content in elsewhere}
     first: dict[bytes, str] = {}
     twins = {}
-    for name, content in of.items():
+    for name, content in of.items() if find else ():
         if name not in gone and first.setdefault(content, name) != name:
             twins[name] = first[content]
     return Removed(captions, gone, twins)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,12 +80,6 @@ FEATURES: dict[str, Any] = {  # in the words of `datasets`
     TEXTS: {"feature": TEXT_VALUE, "_type": "Sequence"},
     NUMBER: {"dtype": "float64", "_type": "Value"},
 }
-
-
-def png_of(picture: Any) -> bytes:
-    out = io.BytesIO()
-    picture.convert("RGB").save(out, "PNG")
-    return out.getvalue()
 
 
 # -- Croissant

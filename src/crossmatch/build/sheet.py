@@ -176,14 +176,22 @@ def _limits(material: Material, chain: Chain) -> list[str]:
 
 
 def _bias(one: Link) -> list[str]:
-    """What a model outside of the pool may lose: the non-self-bias when all of its models but one had proposed."""
+    """The non-self-bias when all models of the pool but one had proposed: what that one lost.
+
+    Against the truth an outsider may be wronged more: what no model proposed is missing from the whole pool, too.
+    """
     rows = [row for row in read_rows(one.folder, "bias") if "models" in row]
     most = max((row["models"] for row in rows), default=0)
     return [
-        f"- A model outside of the pool may lose about {row['non_self'][0]:.1f} points of {row['metric']} in {row['direction']} "
-        f"(non-self-bias with {most} models, 95 % interval {row['non_self'][1]:.1f} to {row['non_self'][2]:.1f})."
+        f"- Had one of the models not proposed, its {row['metric']} in {row['direction']} would be off by "
+        f"{row['non_self'][0]:.1f} points (non-self-bias with {most} model{'s' * (most > 1)}{_within(row['non_self'])}). "
+        "One outside of the pool may be wronged as much, or more."
         for row in rows if row["models"] == most
     ]  # fmt: skip
+
+
+def _within(value: Sequence[float]) -> str:
+    return f", 95 % interval {value[1]:.1f} to {value[2]:.1f}" if len(value) > 1 else ""
 
 
 def _load(material: Material) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -34,7 +35,12 @@ class Said:
     kind: str  # people, ratings or links
     grades: Mapping[Pair, float]
     positive: float
-    digest: str = ""  # what identifies the file it was read from
+    digest: str = ""  # what identifies the file it was read from; by default, what was said
+
+    def __post_init__(self) -> None:
+        if not self.digest:
+            told = json.dumps(sorted((*pair, grade) for pair, grade in self.grades.items()))
+            object.__setattr__(self, "digest", hashlib.sha256(told.encode()).hexdigest()[:16])
 
     def yes(self, pair: Pair) -> bool:
         return self.grades[pair] >= self.positive

@@ -10,17 +10,14 @@ A cell that a spreadsheet would take for a formula begins with a blank, which ou
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossmatch import __version__
+from crossmatch.benchmarks.formats.written import write_collection
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.pictures import opened
-from crossmatch.core.progress import track
-from crossmatch.core.whole import whole_file
 from crossmatch.study import exported, records, results
 from crossmatch.study.design import Combine
 from crossmatch.study.events import chain
@@ -166,20 +163,10 @@ def _collection(heard: Heard, collection: Collection) -> dict[str, str]:
             f"people judged the caption {strange!r:.60}, which the collection has not. Name the one that has it (--data), or "
             "export the grades alone: --data ''"
         )
-    (heard.folder / "images").mkdir(exist_ok=True)
-    images = []
-    for n, name in enumerate(track(collection.image_ids.tolist(), "writing the images of the collection")):
-        images.append({"id": str(name), "file_name": f"{n:06d}.png"})
-        with whole_file(heard.folder / "images" / images[-1]["file_name"]) as held:
-            opened(collection.open_image, name).convert("RGB").save(held, "PNG")
-    there = {image["id"] for image in images}
+    there = set(collection.image_ids.tolist())
+    more: dict[str, Path] = {}
     for thing in (one.thing for one in heard.decided):
         for name, file in zip(thing.image_ids, thing.images, strict=False):
             if name not in there:
-                there.add(name)
-                images.append({"id": name, "file_name": f"{len(images):06d}{Path(file).suffix}"})
-                with whole_file(heard.folder / "images" / images[-1]["file_name"]) as held:
-                    held.write((heard.pictures / file).read_bytes())
-    texts, ids = collection.captions, collection.caption_ids.tolist()
-    annotations = [{"id": ids[c], "image_id": images[i]["id"], "caption": texts[c]} for i, c in collection.links.tolist()]
-    return {"captions.json": json.dumps({"images": images, "annotations": annotations}, ensure_ascii=False)}
+                more.setdefault(name, heard.pictures / file)
+    return {"captions.json": write_collection(heard.folder, collection, more, anew=True)}

@@ -128,6 +128,30 @@ def test_the_step_writes_rows_a_picture_and_whom_to_add(world):
     assert "annotator models" in (folder / "bias.svg").read_text()
 
 
+def test_without_samples_there_are_no_intervals(world):
+    folder, _, _ = world
+    found, _ = bias(folder / "pool", folder / "answers.csv", folder / "out", metrics=("hit@1", "hit@1"), samples=0)
+    assert len(found.measured) == 2  # a metric that is named twice is measured once, in both directions
+    assert not found.measured[0].low
+    told = bias_tables(found)[1]
+    assert all("[" not in cell for row in told.rows for cell in row)
+    assert "no intervals" in told.notes[0]
+    rows = [row for row in read_rows(folder / "out", "bias") if "models" in row]
+    assert rows
+    assert all(len(row["non_self"]) == 1 for row in rows)
+    write(folder / "bias.svg", "bias", bias_tables(found), [bias_panel(found)])
+
+
+def test_another_model_under_the_name_of_a_candidate_is_another_analysis(world):
+    folder, _, _ = world
+    how = {"collection": HELD, "candidates": [table(folder, "new", 5, 0.0)], "samples": 5}
+    _, told = bias(folder / "pool", folder / "answers.csv", folder / "out", **how)
+    assert {"pool", "answers", "collection"} < set(told["inputs"])
+    table(folder, "new", 6, 0.0)
+    with pytest.raises(WrongWords, match=r"other inputs: candidate precomputed:.* was"):
+        bias(folder / "pool", folder / "answers.csv", folder / "out", **how)
+
+
 def test_a_candidate_by_hand(world):
     folder, _, answers = world
     name = table(folder, "new", 5, 0.0)

@@ -207,10 +207,25 @@ def test_a_run_that_is_too_short_says_so():
     top = [(c, i) for c in range(6) for i in np.argsort(-values[:, c])[:2]]
     captions, images = (list(each) for each in zip(*top, strict=True))
     run = Run(held.caption_ids[captions], held.image_ids[images], values[images, captions])
-    how = Bounding("map@r", "t2i", 4)
-    question = posed(held, Judgements.from_links(held), {**said, "run": run}, how)
+    judged, both = Judgements.from_links(held), {**said, "run": run}
+    question = posed(held, judged, both, Bounding("map@r", "t2i", 2))
     with pytest.raises(CrossmatchError, match="lists 2 candidates for a query that may need"):
         intervals(Contest(question))
+    for name in ("map@r", "hit@1"):  # whatever the metric needs: the pool would not be what it is said to be
+        with pytest.raises(CrossmatchError, match="run lists 2 candidates for 'i0#0'; 4 are looked at"):
+            posed(held, judged, both, Bounding(name, "t2i", 4))
+
+
+def test_in_the_open_reading_what_a_run_does_not_list_may_match_too():
+    held, said, _ = world(images=4, captions=1, models=1, seed=7)
+    values = said["m0"].values
+    top = [(c, i) for c in range(4) for i in np.argsort(-values[:, c])[:2]]
+    captions, images = (list(each) for each in zip(*top, strict=True))
+    run = Run(held.caption_ids[captions], held.image_ids[images], values[images, captions])
+    how, judged = Bounding("recall@1", "t2i", None), Judgements.from_links(held)
+    listed, whole = (intervals(Contest(posed(held, judged, {"m": scores}, how)))["m"] for scores in (run, said["m0"]))
+    assert listed == pytest.approx(whole)
+    assert (posed(held, judged, {"m": run}, how).label == UNJUDGED).sum() == 4 * 3
 
 
 def test_wrong_words():

@@ -11,10 +11,11 @@ from PIL import Image
 
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.card import Wording, card
-from crossmatch.build.files import manifest
+from crossmatch.build.files import Asked, manifest, written
 from crossmatch.build.merge import merge
 from crossmatch.build.pool import Pooling, pool
 from crossmatch.build.provenance import chain_of, link_of, people_of
+from crossmatch.build.sheet import _bias
 from crossmatch.build.verdicts import read_said
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -217,3 +218,16 @@ def test_words_that_are_wrong(made: Path):
     (made / "export" / "provenance.json").write_text("[]")
     with pytest.raises(CrossmatchError, match="is not that of an export"):
         link_of(made / "export")
+
+
+@pytest.mark.parametrize(("within", "told"), [([], "2 models)"), ([1.0, 4.5], "2 models, 95 % interval 1.0 to 4.5)")])
+def test_what_is_said_of_models_outside_of_a_pool_is_what_was_measured(tmp_path: Path, within, told):
+    rows = [
+        {"id": f"t2i/hit@1/{n} models", "direction": "t2i", "metric": "hit@1", "models": n, "non_self": [9.0 / n, *within]}
+        for n in (1, 2)
+    ]
+    written(tmp_path / "bias", Asked("bias", {}), lambda made: rows)
+    (line,) = _bias(link_of(tmp_path / "bias"))
+    assert "its hit@1 in t2i would be off by 4.5 points" in line
+    assert told in line
+    assert "as much, or more" in line

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from crossmatch.benchmarks.coco import collection as coco
+from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build import mine as module
 from crossmatch.build.files import ROWS, read_rows
 from crossmatch.build.mine import SKIPPED, Mining, described, mine
@@ -226,6 +227,23 @@ def test_a_finished_mining_is_not_done_again_and_another_one_is_refused(tmp_path
     changed = Collection.of({"a": ["cat"], "b": ["dog"]})
     with pytest.raises(WrongWords, match="other inputs: collection"):
         mine(changed, tmp_path / "out", model=Sums())
+
+
+def test_a_picture_that_was_mended_makes_it_another_mining(tmp_path):
+    (tmp_path / "in" / "images").mkdir(parents=True)
+    for n, name in enumerate("abc"):
+        Image.new("RGB", (4, 4), (n, 0, 0)).save(tmp_path / "in" / "images" / f"{name}.png")
+    whole = (tmp_path / "in" / "images" / "c.png").read_bytes()
+    (tmp_path / "in" / "images" / "c.png").write_bytes(whole[:20])
+    (tmp_path / "in" / "captions.csv").write_text("image,caption\na.png,cat\nb.png,red cat\nc.png,dog\n")
+    told = mine(load_folder(tmp_path / "in").collection, tmp_path / "out", model=Sums())
+    assert told["counts"] == {"images that do not open": 1, "images": 2}
+    (tmp_path / "in" / "images" / "c.png").write_bytes(whole)
+    with pytest.raises(WrongWords, match="other inputs: pictures was"):
+        mine(load_folder(tmp_path / "in").collection, tmp_path / "out", model=Sums())
+    without = Mining(pictures=False)
+    told = mine(load_folder(tmp_path / "in").collection, tmp_path / "unseen", model=Sums(), how=without)
+    assert "pictures" not in told["inputs"]
 
 
 # -- words, studies, real data

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crossmatch.benchmarks.coco import collection as coco
 from crossmatch.build import sample as module
-from crossmatch.build.files import ROWS, read_rows
+from crossmatch.build.files import ROWS, manifest, read_rows
 from crossmatch.build.rated import mean_ratings, read_rated
 from crossmatch.build.sample import ring_pairs, sample_sis, sample_sits, sample_sts
 from crossmatch.core.collection import Collection
@@ -301,8 +301,9 @@ def test_a_sampling_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(ste
         return make(*ids)
 
     monkeypatch.setattr(module, "pair_id", broken)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(CrossmatchError, match="there is no room left on the disk"):
         run(tmp_path / "part")
+    assert not manifest(tmp_path / "part")["finished"]
     monkeypatch.setattr(module, "pair_id", make)
     assert run(tmp_path / "part") == whole
     assert (tmp_path / "part" / ROWS).read_bytes() == (tmp_path / "whole" / ROWS).read_bytes()

@@ -107,12 +107,13 @@ class Pictures:
 
     def content(self, image: str) -> bytes:
         """The sha256 of the encoded picture: what it is known by, wherever it lies and whatever it is called."""
-        return hashlib.sha256(self._read(image)).digest()
+        return hashlib.sha256(self.read(image)).digest()
 
     def __call__(self, image: str) -> Image:
-        return self.decode(self._read(image), self.stored[image].where)
+        return self.decode(self.read(image), self.stored[image].where)
 
-    def _read(self, image: str) -> bytes:
+    def read(self, image: str) -> bytes:
+        """The encoded picture, as it is stored."""
         if image not in self.stored:
             raise CrossmatchError(f"there is no image {image!r} in the collection. Name one of its {len(self.stored):,} ids.")
         stored = self.stored[image]

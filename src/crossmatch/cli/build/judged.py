@@ -85,7 +85,7 @@ def _merge_table(told: dict[str, Any]) -> Any:
 @click.option("--metric", "metrics", multiple=True, type=click.Choice(["hit@1", "r-precision"]), help="[default: hit@1]")
 @click.option("--data", default="", help="The pool's collection: for r-precision and for candidates.")
 @click.option("-m", "--model", "models", multiple=True, help="A model that may be added to the pool. Repeatable.")
-@click.option("--samples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap samples.")
+@click.option("--samples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap samples; 0 for no intervals.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @cache_options
 def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ...], data: str, models: tuple[str, ...],
