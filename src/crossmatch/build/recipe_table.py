@@ -171,18 +171,21 @@ def _pairs(work: Work) -> None:
     choices = work.at("bivlc-choose") / "choices.jsonl"
     chosen = {one["id"]: one for one in map(json.loads, choices.read_text(encoding="utf-8").splitlines()) if one.get("images")}
 
+    holds = {row["id"]: row.get("caption_holds") for row in read_rows(work.at("generate"))}  # of images that the world drew
+
     def rows(made: Output) -> Iterator[Row]:
         (work.at("pair") / "images").mkdir(exist_ok=True)
         for row in read_rows(work.at("format")):
             if row["id"] not in chosen:
                 made.count("without an image")
                 continue
-            (name,) = chosen[row["id"]]["images"]
+            (name,), (image_id,) = chosen[row["id"]]["images"], chosen[row["id"]]["image_ids"]
             with whole_file(work.at("pair") / "images" / name, durable=True) as file:
                 file.write((work.at("bivlc-choose") / "images" / name).read_bytes())
             yield {
                 "id": row["id"], "images": [row["image_id"], name], "captions": [row["caption"]], "category": row["category"],
                 "trial_of": {"captions": [row["caption"], row["negative"]], "category": row["category"]},
+                **({"fits": [True, holds[image_id]]} if holds[image_id] is not None else {}),
             }  # fmt: skip
 
     inputs = {"format": hash_of(work.at("format")), "choices": sha256_of(choices)[:16]}

@@ -140,6 +140,23 @@ def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
         assert len(trial["images"]) == 2
 
 
+def test_artificial_people_know_what_the_world_drew(tmp_path: Path):
+    from crossmatch.study.annotators import Habits
+    from crossmatch.study.simulate import simulate
+
+    bivlc, work = recipe("bivlc"), Work(tmp_path / "R", DATA, {"captions": 3})
+    for study in ("bivlc-choose", "bivlc-ambiguity"):
+        carry_on(bivlc, work)
+        (one,) = simulate(work.folder / CAMPAIGN, study, people=2, habits=Habits(accuracy=1.0))
+        assert (one.accuracy, one.left) == (1.0, 0)
+    assert set(states(bivlc, work)) == {DONE}
+    drawn, kept = (
+        (work.at(stage) / name).read_text() for stage, name in (("pair", "rows.jsonl"), ("bivlc-ambiguity", "trials.jsonl"))
+    )
+    known = {row["id"]: row["fits"] for row in map(json.loads, drawn.splitlines())}
+    assert {json.loads(line)["id"] for line in kept.splitlines()} == {name for name, fits in known.items() if fits == [True, False]}
+
+
 def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path):
     eccv, work = recipe("eccv"), Work(tmp_path / "R", DATA, {"models": ["random"]})
     assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
