@@ -100,7 +100,11 @@ def generate_command(source: Path, output: Path, by: str, data: str, number: int
     maker = generator(by, _world(data) if data else None, dict(_setting(words) for words in settings))
     with goes_on():
         told = generate(source, output, by=maker, number=number, seed=seed)
-    choose = f"crossmatch study new bivlc-choose --items {quote(str(output / ITEMS))} -o CAMPAIGN" if number == 4 else ""
+    choose = (
+        f"crossmatch study new bivlc-choose --items {quote(str(output / ITEMS))} -o CAMPAIGN"
+        if number == 4 and told["rows"]
+        else ""
+    )
     failed = any(name.startswith("failed") for name in told["counts"])
     ended(output, told, f"why: {output / 'failed.jsonl'}" if failed else "", choose)
 
