@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from crossmatch.build.bias import bias
-from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, manifest, read_rows, written
+from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, manifest, read_rows, whole_lines, written
 from crossmatch.build.format import formatted
 from crossmatch.build.generate import ITEMS, generate
 from crossmatch.build.generators import GENERATORS, generator
@@ -204,7 +204,7 @@ WRITTEN = (
 def _pairs(work: Work) -> None:
     """Each original with the image that people chose for its negative: items of `bivlc-ambiguity`, the original first."""
     choices = work.at("bivlc-choose") / "choices.jsonl"
-    chosen = {one["id"]: one for one in map(json.loads, choices.read_text(encoding="utf-8").splitlines()) if one.get("images")}
+    chosen = {one["id"]: one for one in whole_lines(choices) if one.get("images")}
 
     holds = {row["id"]: row.get("caption_holds") for row in read_rows(work.at("generate"))}  # of images that the world drew
 

@@ -7,6 +7,7 @@ its export is then what the next stages read. Calling the recipe again goes on f
     DIR/recipe.json     which recipe, of what, and how
     DIR/campaign        the studies of all its stages that ask people
     DIR/STAGE           what each stage made: a step's rows and manifest, or a study's export
+    DIR/skipped.jsonl   with `skip_bad`: the captions and pictures that were left out, and why
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from crossmatch import __version__
+from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.whole import UNFINISHED, whole_file
-from crossmatch.study.sources import collection_of
+from crossmatch.inputs import without_bad
+from crossmatch.study.sources import collection_of, retrieval_of
 
 if TYPE_CHECKING:
     from crossmatch.study.said import Study
     from crossmatch.study.store import Campaign
 
-TOLD, CAMPAIGN, EXPORTED = "recipe.json", "campaign", "provenance.json"
+TOLD, CAMPAIGN, EXPORTED, SKIPPED = "recipe.json", "campaign", "provenance.json", "skipped.jsonl"
+SKIP_BAD = "skip_bad"  # an option of all recipes: empty captions and pictures that do not open are left out
 DONE, WAITS, LATER = "done", "waits for people", "later"
 
 
@@ -44,7 +48,14 @@ class Work:
 
     @cached_property
     def collection(self) -> Collection:
-        return collection_of(self.data)
+        if not self.options.get(SKIP_BAD):
+            return collection_of(self.data)
+        ((kept, left, _),) = without_bad([retrieval_of(self.data, skip_bad=True)])
+        assert isinstance(kept, Retrieval)
+        with whole_file(self.folder / SKIPPED) as file:
+            for one in left:
+                file.write((json.dumps({one.kind: one.id, "why": one.why}, ensure_ascii=False) + "\n").encode())
+        return kept.collection
 
     def at(self, stage: str) -> Path:
         return self.folder / stage
@@ -121,7 +132,7 @@ def _carried(stage: Stage, work: Work) -> Standing:
 
 
 def _require_options(recipe: Recipe, work: Work) -> None:
-    strange = next((key for key in work.options if key not in recipe.options), None)
+    strange = next((key for key in work.options if key not in (*recipe.options, SKIP_BAD)), None)
     if strange is not None:
         raise WrongWords(f"the recipe {recipe.name} has no option {strange!r}; it has {', '.join(recipe.options) or 'none'}.")
 
@@ -160,7 +171,7 @@ def _fixed(folder: Path) -> tuple[str, ...]:
     """What cannot be said anew."""
     if (folder / CAMPAIGN).exists():
         return ("recipe", "data", "options", "seed")
-    return ("recipe", "data", "seed") if any(file.name != TOLD for file in _kept(folder)) else ()
+    return ("recipe", "data", "seed") if any(file.name not in (TOLD, SKIPPED) for file in _kept(folder)) else ()
 
 
 def _kept(folder: Path) -> Iterator[Path]:

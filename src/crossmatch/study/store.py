@@ -145,6 +145,10 @@ def _begun(folder: Path, database: str) -> Engine:
     except DBAPIError as error:
         engine.dispose()
         told = str(error.orig).strip().partition("\n")[0]
+        if "disk is full" in told:  # SQLite's words
+            raise CrossmatchError(
+                f"there is no room left on the disk of {folder}. Free some, and run the same command again."
+            ) from None
         raise CrossmatchError(f"the database cannot be used ({told}). Check the URL, and whether the server runs.") from None
     except WrongWords:
         engine.dispose()
