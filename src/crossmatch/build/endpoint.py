@@ -162,6 +162,9 @@ def said_in(answer: bytes) -> str:
         raise NoAnswer("answer has no text", answer[:80].decode("utf-8", "replace")) from None
     if not isinstance(said, str) or not said.strip():
         raise NoAnswer("empty answer")
+    whole = said.encode("utf-8", "replace").decode()  # half a character, as "\\ud83d" alone is, cannot be written down
+    if whole != said:
+        raise NoAnswer("answer is no text", whole[:80])
     return said.strip()
 
 

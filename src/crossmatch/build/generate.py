@@ -4,7 +4,8 @@
                     "number": of the candidate, "file", "sha256", "width", "height", "seed", "generator"}
     images/         the files; each is there whole, or not at all
     failed.jsonl    the images that did not come out, with the reason
-    items.jsonl     each negative of which all images came out, with them: items of the study `bivlc-choose`, where there are four
+    items.jsonl     each negative of which all images came out, with them: items of the study `bivlc-choose`, where there are four;
+                    `fits` tells artificial people what is known of a drawn scene
 
 A step that was broken off goes on where it stopped, with the same images: the seed of each is made from its row and its number.
 """
@@ -164,4 +165,6 @@ def _write_items(made: Output, rows: Sequence[Row], number: int) -> None:
                     "id": row["id"], "images": [one["file"] for one in found], "image_ids": [one["id"] for one in found],
                     "caption": row["negative"], "caption_id": row["id"],
                 }  # fmt: skip
+                if all("caption_holds" in one for one in found):  # drawn by who knows what is in them
+                    item["fits"] = [True] * number
                 file.write((json.dumps(item, ensure_ascii=False) + "\n").encode())

@@ -107,8 +107,10 @@ def mine(
 def _pairs(held: Collection, encoder: object, how: Mining, refused: frozenset[str], made: Output) -> Iterator[Row]:
     groups = _usable(held, how, made)
     if len(groups) < 2:
+        left = made.folder / SKIPPED
         raise CrossmatchError(
-            f"{len(groups)} of {held.shape[0]:,} images can be paired; two are needed. {made.folder / SKIPPED} says why."
+            f"{len(groups)} of {held.shape[0]:,} images can be paired; two are needed. "
+            + (f"{left} says why." if left.exists() else "Add images with captions.")
         )
     vectors, places = described(held, encoder, groups), list(groups)
     found = _search(vectors, how, made)

@@ -109,22 +109,29 @@ def _fill(
 ) -> None:
     everything = given(collection, seed, captions)
     made.count("captions", len(everything))
-    lost_in_a_row = 0
+    lost_in_a_row, last = 0, None
     with Failures.taken_up(made.folder / FAILED) as failures:
         with steps(len(everything) * len(categories), "asking for negatives") as show:
             questions = _questions(made, collection, everything, categories, failures)
             for number, (question, answer) in enumerate(_answers(questions, writer, at_once, asked_with), start=1):
                 trouble = _settled(made, failures, question, answer)
                 lost_in_a_row = lost_in_a_row + 1 if trouble is not None and trouble.passing else 0
-                if trouble is not None and lost_in_a_row >= GIVE_UP:
-                    raise CrossmatchError(
-                        f"{writer.name} left {GIVE_UP} questions in a row without an answer ({trouble}). See whether it runs; "
-                        f"{len(made.done):,} rows are kept in {made.folder}, and the step goes on from there."
-                    )
+                last = trouble or last
+                if lost_in_a_row >= GIVE_UP:
+                    raise _absent(writer, made, lost_in_a_row, last)
                 show(number, f"{len(made.done):,} written, {len(failures.settled) + len(failures.passing):,} failed")
+        if lost_in_a_row and not made.done and not failures.settled:  # of few questions; the step is not finished by that
+            raise _absent(writer, made, lost_in_a_row, last)
         for row in whole_lines(made.folder / ROWS):
             made.count(row["category"])
         failures.counted(made)
+
+
+def _absent(writer: Writer, made: Output, lost: int, trouble: NoAnswer | None) -> CrossmatchError:
+    return CrossmatchError(
+        f"{writer.name} left {lost} questions in a row without an answer ({trouble}). See whether it runs; "
+        f"{len(made.done):,} rows are kept in {made.folder}, and the step goes on from there."
+    )
 
 
 def _questions(

@@ -69,14 +69,15 @@ class Chain:
 
     links: tuple[Link, ...]
 
-    def source(self, named: str) -> Link | None:
-        """Who made what goes by this hash, or by its beginning."""
-        return next((one for one in self.links for whole in one.hashes if len(named) >= SHORT and whole.startswith(named)), None)
+    def sources(self, reader: Link, named: str) -> list[Link]:
+        """Who else made what goes by this hash, or by its beginning: several, where one step changed nothing of another's rows."""
+        known = (one for one in self.links if one is not reader and len(named) >= SHORT)
+        return [one for one in known if any(whole.startswith(named) for whole in one.hashes)]
 
     @property
     def strays(self) -> list[Link]:
         """Links, but for the first, that nothing was made from."""
-        used = {id(self.source(named)) for one in self.links for named in one.inputs.values()}
+        used = {id(made) for one in self.links for named in one.inputs.values() for made in self.sources(one, named)}
         return [one for one in self.links[1:] if id(one) not in used and one.name != "bias"]
 
 

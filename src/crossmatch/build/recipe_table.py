@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,10 +14,10 @@ import numpy as np
 
 from crossmatch.benchmarks.formats.written import write_collection
 from crossmatch.build.bias import bias
-from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, read_rows, written
+from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, manifest, read_rows, whole_lines, written
 from crossmatch.build.format import formatted
 from crossmatch.build.generate import ITEMS, generate
-from crossmatch.build.generators import generator
+from crossmatch.build.generators import GENERATORS, generator
 from crossmatch.build.merge import merge
 from crossmatch.build.mine import mine
 from crossmatch.build.negative_llm import named_writer, written_negatives
@@ -30,7 +31,7 @@ from crossmatch.build.sample import TEXT_MODELS, sample_sis, sample_sits, sample
 from crossmatch.build.verdicts import read_said
 from crossmatch.core.collection import Collection
 from crossmatch.core.declared import nearest
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.files import sha256_of
 from crossmatch.core.whole import whole_file
 from crossmatch.study.sources import is_world, world_of
@@ -44,11 +45,11 @@ def rows_of(stage: str) -> Callable[[Work], Path]:
     return lambda work: work.at(stage) / ROWS
 
 
-def _models(work: Work, least: int, what: str) -> list[str]:
+def _models(work: Work, what: str) -> list[str]:
     """The models that a recipe asks."""
     found = [str(name) for name in work.options.get("models", ())]
-    if len(found) < least:
-        raise WrongWords(f"this recipe needs {what}; {len(found)} were named. Name them: -m MODEL")
+    if not found:
+        raise WrongWords(f"this recipe needs {what}, and none was named. Name it: -m MODEL")
     return found
 
 
@@ -74,8 +75,14 @@ BISON = Recipe(
 
 
 def _sample_sts(work: Work) -> None:
-    (images,) = _models(work, 1, "one model that embeds images")[:1]
-    sample_sts(work.collection, work.at("sample-sts"), images=images, seed=work.seed)
+    sample_sts(work.collection, work.at("sample-sts"), images=_looks(work), seed=work.seed)
+
+
+def _looks(work: Work) -> str:
+    models = _models(work, "a model that embeds images")
+    if len(models) > 1:
+        raise WrongWords(f"the recipe cxc asks one model that embeds images, and {len(models)} were named: {', '.join(models)}.")
+    return models[0]
 
 
 def _sample_sits(work: Work) -> None:
@@ -116,6 +123,7 @@ CXC = Recipe(
         Stage("benchmark", "all ratings beside the collection", ("sits",), do=_together),
     ),
     ends=lambda work: f"crossmatch run -m MODEL -t {quote('collection:' + str(work.at('benchmark')) + '+positive=3')}",
+    needs=_looks,
 )  # fmt: skip
 
 
@@ -127,33 +135,60 @@ def _by_rules(work: Work, folder: Path) -> object:
 
 
 def _by_world(work: Work, folder: Path) -> object:
-    if not is_world(work.data):
-        raise WrongWords(f"--by diorama edits the embedded world, and the data are {work.data}. Take --by rules, or --by llm.")
     return world_negatives(world_of(work.data), folder, seed=work.seed, captions=work.options.get("captions", 0))
 
 
 def _by_llm(work: Work, folder: Path) -> object:
-    writer = named_writer(str(work.options.get("endpoint", "")), str(work.options.get("llm", "")))
+    writer = named_writer(str(work.options.get("endpoint", "")), str(work.options["llm"]))
     return written_negatives(work.collection, writer, folder, seed=work.seed, captions=work.options.get("captions", 0))
 
 
 BY: Mapping[str, Callable[[Work, Path], object]] = {"rules": _by_rules, "diorama": _by_world, "llm": _by_llm}
 
 
-def _negatives(work: Work) -> None:
-    """Negatives by rules, by a language model, or, where nothing is said of the embedded world, by its own edits."""
+def _written_by(work: Work) -> str:
+    """Rules, a language model, or, where nothing is said of the embedded world, its own edits."""
     by = str(work.options.get("by") or ("diorama" if is_world(work.data) else "rules"))
     if by not in BY:
         raise WrongWords(f"negatives are not written by {by!r}. {nearest(by, BY)}")
-    BY[by](work, work.at("negatives"))
+    if by == "diorama" and not is_world(work.data):
+        raise WrongWords(f"--by diorama edits the embedded world, and the data are {work.data}. Take --by rules, or --by llm.")
+    if by == "llm" and not work.options.get("llm"):
+        raise WrongWords("--by llm needs --llm: a folder or .gguf file, or with --endpoint the name of a model there.")
+    strange = next((key for key in ("llm", "endpoint") if by != "llm" and work.options.get(key)), None)
+    if strange is not None:
+        raise WrongWords(f"--{strange} goes with --by llm, and negatives are written by {by}. Add it, or leave --{strange} out.")
+    return by
 
 
-def _generate(work: Work, source: str, number: int) -> None:
+def _negatives(work: Work) -> None:
+    BY[_written_by(work)](work, work.at("negatives"))
+
+
+def _drawn_by(work: Work) -> str:
+    """Who draws, as far as that can be said before it is loaded."""
     words = str(work.options.get("generator") or ("diorama" if is_world(work.data) else ""))
     if not words:
         raise WrongWords("no generator was named that draws images of negative captions. Name one: --generator diffusers:FOLDER")
-    drawn_by = generator(words, world_of(work.data) if is_world(work.data) else None)
+    if words == "diorama" and not is_world(work.data):
+        raise WrongWords(
+            f"--generator diorama draws the embedded world, and the data are {work.data}. Take --generator diffusers:FOLDER"
+        )
+    if words.startswith("diffusers:") and find_spec("diffusers") is None:
+        raise MissingDependency("diffusers", "generate")
+    return words
+
+
+def _generate(work: Work, source: str, number: int) -> None:
+    drawn_by = generator(_drawn_by(work), world_of(work.data) if is_world(work.data) else None)
     generate(work.at(source), work.at("generate"), by=drawn_by, number=number, seed=work.seed)
+
+
+def _needs_images(work: Work) -> None:
+    """Before negatives are written, which may take days: whether there is anybody who can draw them."""
+    _written_by(work)
+    if _drawn_by(work).partition(":")[0] not in GENERATORS:
+        generator(_drawn_by(work))  # which says what there is
 
 
 NEGATIVES = {"by": None, "llm": None, "endpoint": None, "captions": None}
@@ -170,7 +205,9 @@ WRITTEN = (
 def _pairs(work: Work) -> None:
     """Each original with the image that people chose for its negative: items of `bivlc-ambiguity`, the original first."""
     choices = work.at("bivlc-choose") / "choices.jsonl"
-    chosen = {one["id"]: one for one in map(json.loads, choices.read_text(encoding="utf-8").splitlines()) if one.get("images")}
+    chosen = {one["id"]: one for one in whole_lines(choices) if one.get("images")}
+
+    holds = {row["id"]: row.get("caption_holds") for row in read_rows(work.at("generate"))}  # of images that the world drew
 
     def rows(made: Output) -> Iterator[Row]:
         (work.at("pair") / "images").mkdir(exist_ok=True)
@@ -178,12 +215,13 @@ def _pairs(work: Work) -> None:
             if row["id"] not in chosen:
                 made.count("without an image")
                 continue
-            (name,) = chosen[row["id"]]["images"]
+            (name,), (image_id,) = chosen[row["id"]]["images"], chosen[row["id"]]["image_ids"]
             with whole_file(work.at("pair") / "images" / name, durable=True) as file:
                 file.write((work.at("bivlc-choose") / "images" / name).read_bytes())
             yield {
                 "id": row["id"], "images": [row["image_id"], name], "captions": [row["caption"]], "category": row["category"],
                 "trial_of": {"captions": [row["caption"], row["negative"]], "category": row["category"]},
+                **({"fits": [True, holds[image_id]]} if holds[image_id] is not None else {}),
             }  # fmt: skip
 
     inputs = {"format": hash_of(work.at("format")), "choices": sha256_of(choices)[:16]}
@@ -205,14 +243,25 @@ BIVLC = Recipe(
               items=rows_of("pair"), excludes=("bivlc-choose",)),
     ),
     ends=lambda work: f"crossmatch run -m MODEL -t trials:{quote(str(work.at('bivlc-ambiguity') / 'trials.jsonl'))}",
+    needs=_needs_images,
 )  # fmt: skip
 
 
 # -- ECCV Caption: the missing positives
 
 
+def _proposing(work: Work) -> list[str]:
+    return _models(work, "the models that propose pairs")
+
+
 def _pool(work: Work) -> None:
-    pool(work.collection, _models(work, 1, "the models that propose pairs"), work.at("pool"), seed=work.seed)
+    pool(work.collection, _proposing(work), work.at("pool"), seed=work.seed)
+
+
+def _gold(work: Work) -> tuple[str, ...]:
+    """No gold of a kind that the pool has none of: in a small collection no pair is certain to be wrong."""
+    counts = manifest(work.at("pool"))["counts"]
+    return tuple(f"recipe.gold_{kind}=0" for kind in ("positive", "negative") if not counts.get(kind))
 
 
 def _bias(work: Work) -> None:
@@ -233,11 +282,12 @@ ECCV = Recipe(
     options={"models": (), "people": None},
     stages=(
         Stage("pool", "the five best items of each model in both directions, with gold", do=_pool),
-        Stage("eccv-hit", "does the caption fit the image", ("pool",), items=rows_of("pool")),
+        Stage("eccv-hit", "does the caption fit the image", ("pool",), items=rows_of("pool"), design=_gold),
         Stage("merge", "answers and links as one set of judgements", ("eccv-hit",), do=_merge),
         Stage("bias", "what the choice of models did", ("merge",), do=_bias),
     ),
     ends=lambda work: f"crossmatch run -m MODEL -t collection:{quote(str(work.at('merge')))}",
+    needs=_proposing,
 )  # fmt: skip
 
 
@@ -294,6 +344,7 @@ TROHN_TEXT = Recipe(
     options=NEGATIVES,
     stages=(*WRITTEN, Stage("training", "a file to train with", ("format",), do=partial(_training, source="format", images=False))),
     ends=partial(_train, "clip-hard-texts"),
+    needs=_written_by,
 )
 TROHN_IMG = Recipe(
     name="trohn-img",
@@ -307,6 +358,7 @@ TROHN_IMG = Recipe(
         Stage("training", "a file to train with", ("generate",), do=partial(_training, source="generate", images=True)),
     ),
     ends=partial(_train, "clip-hard-pairs"),
+    needs=_needs_images,
 )
 
 RECIPES = {one.name: one for one in (BISON, CXC, BIVLC, ECCV, TROHN_TEXT, TROHN_IMG)}

@@ -7,12 +7,13 @@ its export is then what the next stages read. Calling the recipe again goes on f
     DIR/recipe.json     which recipe, of what, and how
     DIR/campaign        the studies of all its stages that ask people
     DIR/STAGE           what each stage made: a step's rows and manifest, or a study's export
+    DIR/skipped.jsonl   with `skip_bad`: the captions and pictures that were left out, and why
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +21,19 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from crossmatch import __version__
+from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.whole import whole_file
-from crossmatch.study.sources import collection_of
+from crossmatch.core.whole import UNFINISHED, whole_file
+from crossmatch.inputs import without_bad
+from crossmatch.study.sources import collection_of, retrieval_of
 
 if TYPE_CHECKING:
     from crossmatch.study.said import Study
     from crossmatch.study.store import Campaign
 
-TOLD, CAMPAIGN, EXPORTED = "recipe.json", "campaign", "provenance.json"
+TOLD, CAMPAIGN, EXPORTED, SKIPPED = "recipe.json", "campaign", "provenance.json", "skipped.jsonl"
+SKIP_BAD = "skip_bad"  # an option of all recipes: empty captions and pictures that do not open are left out
 DONE, WAITS, LATER = "done", "waits for people", "later"
 
 
@@ -44,7 +48,14 @@ class Work:
 
     @cached_property
     def collection(self) -> Collection:
-        return collection_of(self.data)
+        if not self.options.get(SKIP_BAD):
+            return collection_of(self.data)
+        ((kept, left, _),) = without_bad([retrieval_of(self.data, skip_bad=True)])
+        assert isinstance(kept, Retrieval)
+        with whole_file(self.folder / SKIPPED) as file:
+            for one in left:
+                file.write((json.dumps({one.kind: one.id, "why": one.why}, ensure_ascii=False) + "\n").encode())
+        return kept.collection
 
     def at(self, stage: str) -> Path:
         return self.folder / stage
@@ -79,6 +90,7 @@ class Recipe:
     stages: tuple[Stage, ...]
     options: Mapping[str, Any]  # what can be set, and what it is if it is not
     ends: Callable[[Work], str]  # what to do with the result
+    needs: Callable[[Work], object] = lambda work: None  # refuses what is lacking before anything is begun
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -101,6 +113,8 @@ class Standing:
 
 def carry_on(recipe: Recipe, work: Work) -> list[Standing]:
     """Do all that can be done now. How far each stage is; the construction is finished if all of them are done."""
+    _require_options(recipe, work)
+    recipe.needs(work)
     _begin(recipe, work)
     found: dict[str, Standing] = {}
     for stage in recipe.stages:
@@ -117,17 +131,26 @@ def _carried(stage: Stage, work: Work) -> Standing:
     return Standing(stage.name, stage.about, WAITS if left else DONE, left)
 
 
-def _begin(recipe: Recipe, work: Work) -> None:
-    """Write down what is being made; a folder of something else is refused."""
-    strange = next((key for key in work.options if key not in recipe.options), None)
+def _require_options(recipe: Recipe, work: Work) -> None:
+    strange = next((key for key in work.options if key not in (*recipe.options, SKIP_BAD)), None)
     if strange is not None:
         raise WrongWords(f"the recipe {recipe.name} has no option {strange!r}; it has {', '.join(recipe.options) or 'none'}.")
+
+
+def _begin(recipe: Recipe, work: Work) -> None:
+    """Write down what is being made; a folder of something else is refused.
+
+    Until people are asked, options may be said anew, as where a generator turns out not to be there: steps that were done with
+    others refuse them by themselves. As long as nothing is done, everything may be.
+    """
     wanted = {"recipe": recipe.name, "data": work.data, "options": dict(work.options), "seed": work.seed}
     path = work.folder / TOLD
     if path.exists():
+        fixed = {key: value for key, value in wanted.items() if key in _fixed(work.folder)}
         try:
             seen = json.loads(path.read_text(encoding="utf-8"))
-            other = next((key for key, value in json.loads(json.dumps(wanted)).items() if seen.get(key) != value), None)
+            other = next((key for key, value in json.loads(json.dumps(fixed)).items() if seen.get(key) != value), None)
+            same = all(seen.get(key) == value for key, value in json.loads(json.dumps(wanted)).items())
         except (ValueError, AttributeError):
             raise CrossmatchError(f"{path} cannot be read. Take another folder.") from None
         if other is not None:
@@ -135,12 +158,25 @@ def _begin(recipe: Recipe, work: Work) -> None:
                 f"{work.folder} was begun with other {other}: {seen.get(other)!r:.80}, and not {wanted[other]!r:.80}. "
                 "Say the same again to go on, or take another folder."
             )
-        return
-    if work.folder.exists() and (not work.folder.is_dir() or any(work.folder.iterdir())):
+        if same:
+            return
+    elif work.folder.exists() and (not work.folder.is_dir() or any(_kept(work.folder))):
         raise WrongWords(f"{work.folder} is there already, and holds no recipe. Take another folder.")
     work.folder.mkdir(parents=True, exist_ok=True)
     with whole_file(path, durable=True) as file:
         file.write(json.dumps({**wanted, "crossmatch": __version__}, indent=1, ensure_ascii=False).encode())
+
+
+def _fixed(folder: Path) -> tuple[str, ...]:
+    """What cannot be said anew."""
+    if (folder / CAMPAIGN).exists():
+        return ("recipe", "data", "options", "seed")
+    return ("recipe", "data", "seed") if any(file.name not in (TOLD, SKIPPED) for file in _kept(folder)) else ()
+
+
+def _kept(folder: Path) -> Iterator[Path]:
+    """What is in a folder, but for files that were broken off."""
+    return (file for file in folder.iterdir() if not file.name.endswith(UNFINISHED))
 
 
 # -- people

@@ -85,8 +85,8 @@ def _steps(chain: Chain) -> list[str]:
         return ["No manifest was at hand: how the data came about is not known here."]
     rows = []
     for one in chain.links:
-        read = "; ".join(f"{SHORTER.sub('', what)} `{_named(named)}`{_whose(chain, named)}" for what, named in one.inputs.items())
-        rows.append((one.name, f"`{one.hash[:16]}`", read or "–", _how(one)))
+        read = [f"{SHORTER.sub('', what)} `{_named(named)}`{_whose(chain, one, named)}" for what, named in one.inputs.items()]
+        rows.append((one.name, f"`{one.hash[:16]}`", "; ".join(read) or "–", _how(one)))
     return [
         *_table(("step", "hash", "made from", "how"), rows), "",
         "A hash behind which a step stands was compared with the files of that step; the others are as the manifests tell.",
@@ -98,8 +98,8 @@ def _named(named: str) -> str:
     return named[:16] if re.fullmatch("[0-9a-f]{16,}", named) else named.replace("|", "/")
 
 
-def _whose(chain: Chain, named: str) -> str:
-    found = chain.source(named)
+def _whose(chain: Chain, reader: Link, named: str) -> str:
+    found = next(iter(chain.sources(reader, named)), None)
     return f" ({found.name})" if found else ""
 
 

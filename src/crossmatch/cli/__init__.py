@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import warnings
@@ -234,6 +235,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f" of {error.filename}" if error.filename else ""
+            _fail(f"there is no room left on the disk{where}. Free some, and run the same command again.", 1)
         _fail(f"{error.filename or 'the system'}: {error.strerror or error}.", 1)
     else:
         sys.exit(code)

@@ -17,7 +17,7 @@ import numpy as np
 
 from crossmatch.study.client import Client
 from crossmatch.study.design import ONE, Design
-from crossmatch.study.ideal import Known, Right, Seen, ideal
+from crossmatch.study.ideal import NOTHING, Known, Right, Seen, ToldTruth, ideal
 from crossmatch.study.said import Thing
 
 SHARE = {"least": 0, "most": 1}
@@ -57,14 +57,17 @@ class Key:
     def of(cls, design: Design, things: Iterable[Thing], known: Known | None) -> Key:
         """The key to a study's items; pictures are named by the hash of their bytes."""
         images: dict[str, str] = {}
+        fits: dict[tuple[str, str], bool] = {}
         gold: dict[frozenset[str], dict[str, tuple[str, ...]]] = {}
         for thing in things:
             hashes = [name.partition(".")[0] for name in thing.images]
             images |= dict(zip(hashes, thing.image_ids or hashes, strict=True))
+            pairs = [(image, caption) for image in thing.image_ids or hashes for caption in thing.captions]
+            fits |= dict(zip(pairs, thing.body.get("fits", ()), strict=False))
             if thing.gold:
                 faces = Faces(tuple(images[name] for name in hashes), thing.captions, design.shows.lists)
                 gold[faces.all] = {name: tuple(faces.of(str(v)) for v in values) for name, values in thing.gold.items()}
-        return cls(design, known, images, gold)
+        return cls(design, ToldTruth(fits, known or NOTHING) if fits else known, images, gold)
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,30 @@ class FileTruth:
         raise Unknown(caption)
 
 
+@dataclass(frozen=True, eq=False)
+class ToldTruth:
+    """Whether pairs fit, as the items of a study tell it themselves (`fits`); all else is what the `rest` knows."""
+
+    fits: Mapping[tuple[str, str], bool]
+    rest: Known
+
+    def grade(self, image: str, caption: str) -> float:
+        told = self.fits.get((image, caption))
+        return self.rest.grade(image, caption) if told is None else float(told)
+
+    def alike(self, one: tuple[Side, str], other: tuple[Side, str]) -> float:
+        return self.rest.alike(one, other)
+
+    def quality(self, image: str, caption: str) -> int:
+        return self.rest.quality(image, caption)
+
+    def detail(self, caption: str) -> int:
+        return self.rest.detail(caption)
+
+
+NOTHING = FileTruth({}, 1.0)  # is known
+
+
 def read_truth(path: Path, caption_ids: Mapping[str, str] | None = None) -> FileTruth:
     """What a csv with the columns image, caption (or caption_id) and grade tells.
 

@@ -10,6 +10,7 @@
 | `kind` | `candidate` (to be judged, like nothing at all), `positive` or `negative` (gold), `example` |
 | `gold` | the right answer to the main question, or several, or an object of them by question |
 | `why` | what an example shows |
+| `fits` | whether each image fits each caption, where that is known: artificial people go by it, and nobody is shown it |
 
 All else is kept with the item for exports. Gold that is positive or negative without saying more accepts the options of the main
 question whose grade is above zero, or is zero. In a design with blocks an item without a block is a trial, in which image n and
@@ -143,6 +144,7 @@ def _made(record: Mapping[str, Any], where: str, number: int, design: Design, so
     pair = f"{ids[0][0]}~{ids[1][0]}" if len(ids[0]) == len(ids[1]) == 1 else ""
     name = name or (pair if len(pair) <= LONGEST_PAIR else "") or str(number)
     kind = _kind(record, where)
+    _require_fits(record.get("fits"), len(images) * len(captions), where)
     block, group = (_word(record, key, where) for key in ("block", "group"))
     used = {*NAMES, "block", "group", "kind", "gold", *(key for stem in STEMS for key in _keys(tuple(record), stem))}
     rest = {key: value for key, value in record.items() if key not in used and value not in (None, "")}
@@ -192,6 +194,8 @@ def choices_of(trial: NewItem, design: Design) -> Iterator[NewItem]:
                 **trial.body, "trial": trial.key, "query": place if by_image else n + place,
                 "image_ids": trial.body["image_ids"][images], "caption_ids": trial.body["caption_ids"][captions],
             }  # fmt: skip
+            if "fits" in trial.body:
+                body["fits"] = [trial.body["fits"][i * n + c] for i in range(n)[images] for c in range(n)[captions]]
             right = f"{ONE[question.among]}-{place}"
             yield replace(
                 trial, key=f"{trial.key}/{block}-{place}", images=trial.images[images], captions=trial.captions[captions],
@@ -352,6 +356,16 @@ def _texts(held: Any) -> Iterator[str]:
     elif isinstance(held, list):
         for value in held:
             yield from _texts(value)
+
+
+def _require_fits(given: Any, pairs: int, where: str) -> None:
+    """What an item tells of itself is a list: the first image with each caption, then the second, and so on."""
+    told = given is None or (isinstance(given, list) and len(given) == pairs and all(isinstance(one, bool) for one in given))
+    if not told:
+        raise CrossmatchError(
+            f"{where} has fits = {shown(given):.40}; a list of {pairs} times true or false was expected, one for each image and "
+            "caption. Mend it, or leave it out."
+        )
 
 
 def _require_known(keys: set[str], path: Path) -> None:

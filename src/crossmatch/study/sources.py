@@ -17,6 +17,8 @@ from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.declared import nearest
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.judgements import Judgements
+from crossmatch.core.skipped import Unusable
 from crossmatch.diorama.world import SIZES, SPLITS, Diorama
 
 if TYPE_CHECKING:
@@ -63,11 +65,11 @@ def source_of(words: str) -> Source:
     if is_world(words):
         world = world_of(words)
         return Source.of(words, world.collection, drawn(world), digest=world.digest())
-    found = _loaded(words).collection
+    found = _loaded(words, skip_bad=True).collection  # an empty caption is shown to nobody
     return Source.of(words, found, found.open_image)
 
 
-def _loaded(words: str) -> Retrieval:
+def _loaded(words: str, skip_bad: bool = False) -> Retrieval:
     kind, colon, rest = words.partition(":")
     if kind != COLLECTION or not rest:
         hint = nearest(kind, (COLLECTION, WORLD)) if not colon or kind != COLLECTION else "Name the folder behind the colon."
@@ -76,16 +78,25 @@ def _loaded(words: str) -> Retrieval:
     strange = next((key for key in options if key not in task.options), None)
     if strange is not None:
         raise WrongWords(f"--data {words}: a collection has no option {strange!r}. {nearest(strange, task.options)}")
-    found = task.load(**options)
+    found = task.loaded(skip_bad, **options)
     assert isinstance(found, Retrieval)
     return found
 
 
 def collection_of(words: str) -> Collection:
-    """The images and captions that `--data WORDS` names."""
+    """The images and captions that `--data WORDS` names, for who can leave nothing out."""
+    try:
+        return retrieval_of(words).collection
+    except Unusable as error:
+        raise CrossmatchError(error.why) from None
+
+
+def retrieval_of(words: str, skip_bad: bool = False) -> Retrieval:
+    """The same with its links; `skip_bad` leaves out captions that are empty, and tells which."""
     if is_world(words):
-        return world_of(words).collection
-    return _loaded(words).collection
+        held = world_of(words).collection
+        return Retrieval(held, {"links": Judgements.from_links(held)})
+    return _loaded(words, skip_bad)
 
 
 def is_world(words: object) -> bool:
@@ -99,6 +110,16 @@ def world_of(words: str) -> Diorama:
     >>> world_of("diorama:tiny/val").split
     'val'
     """
+    size, split = size_and_split(words)
+    return Diorama.make(split, size=size)
+
+
+def size_and_split(words: str) -> tuple[str, str]:
+    """Which part of the embedded world these words name.
+
+    >>> size_and_split("diorama:tiny/val"), size_and_split("diorama")
+    (('tiny', 'val'), ('default', 'test'))
+    """
     _, colon, rest = words.partition(":")
     size, slash, split = rest.partition("/")
     if (colon or slash) and (size not in SIZES or (slash and split not in SPLITS)):
@@ -106,7 +127,7 @@ def world_of(words: str) -> Diorama:
         raise WrongWords(
             f"--data {words}: the world has no {'split' if size in SIZES else 'size'} {wrong!r}. {nearest(wrong, known)}"
         )
-    return Diorama.make(split or SPLIT, size=size or "default")
+    return size or "default", split or SPLIT
 
 
 def drawn(world: Diorama) -> Callable[[str], Image]:

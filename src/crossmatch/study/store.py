@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import sqlite3
 import time
@@ -23,8 +24,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
-from crossmatch.core.whole import whole_file
+from crossmatch.core.whole import UNFINISHED, whole_file
 from crossmatch.study.together import Together
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that begin one campaign at once are in each other's way
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -124,25 +130,60 @@ class Campaign:
 
 
 def create(folder: Path, database: str = "", now: Callable[[], float] = time.time) -> Campaign:
-    """The campaign in this folder, made if there is none; `database` is the URL of a PostgreSQL database."""
+    """The campaign in this folder, made if there is none; `database` is the URL of a PostgreSQL database.
+
+    What a killed process has begun here is begun anew: the description comes last, so that nothing was in it.
+    """
     if (folder / DESCRIPTION).exists():
-        campaign = open_campaign(folder, now)
-        if database and described(folder) != database:
-            campaign.close()
-            raise WrongWords(f"{folder} has another database already. Leave --database out, or take another folder.")
-        return campaign
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        return _existing(folder, database, now)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _broken_off(folder))):
         raise WrongWords(f"{folder} is there and is no campaign. Name another folder.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # answers, and who gave them, are nobody else's
-    (folder / PICTURES).mkdir()
-    try:
-        engine = _begun(folder, database)
-    except BaseException:
+    with _alone(folder):
+        if (folder / DESCRIPTION).exists():  # another process was first
+            return _existing(folder, database, now)
         _emptied(folder)
-        raise
-    with whole_file(folder / DESCRIPTION, durable=True, private=True) as file:  # a URL may hold a password
-        file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
+        (folder / PICTURES).mkdir()
+        try:
+            engine = _begun(folder, database)
+        except BaseException:
+            _emptied(folder)
+            raise
+        with whole_file(folder / DESCRIPTION, durable=True, private=True) as file:  # a URL may hold a password
+            file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
     return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
+
+
+def _existing(folder: Path, database: str, now: Callable[[], float]) -> Campaign:
+    campaign = open_campaign(folder, now)
+    if database and described(folder) != database:
+        campaign.close()
+        raise WrongWords(f"{folder} has another database already. Leave --database out, or take another folder.")
+    return campaign
+
+
+def _broken_off(folder: Path) -> bool:
+    """Whether a folder holds what a campaign begins with, and nothing else: no pictures yet."""
+    known = all(path.name in (SECRET, PICTURES) or path.name.startswith(DATABASE) or _in_work(path) for path in folder.iterdir())
+    return known and (folder / PICTURES).is_dir() and not any((folder / PICTURES).iterdir())
+
+
+def _in_work(path: Path) -> bool:
+    return path.name.startswith((f".{SECRET}.", f".{DESCRIPTION}.")) and path.name.endswith(UNFINISHED)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time begins a campaign in a folder; the lock ends with the process."""
+    if fcntl is None:
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 def _begun(folder: Path, database: str) -> Engine:
@@ -160,6 +201,10 @@ def _begun(folder: Path, database: str) -> Engine:
     except DBAPIError as error:
         engine.dispose()
         told = str(error.orig).strip().partition("\n")[0]
+        if "disk is full" in told:  # SQLite's words
+            raise CrossmatchError(
+                f"there is no room left on the disk of {folder}. Free some, and run the same command again."
+            ) from None
         raise CrossmatchError(f"the database cannot be used ({told}). Check the URL, and whether the server runs.") from None
     except WrongWords:
         engine.dispose()
@@ -169,9 +214,10 @@ def _begun(folder: Path, database: str) -> Engine:
 
 def _emptied(folder: Path) -> None:
     """Take away what was begun, so that one can begin again."""
-    for path in (folder / SECRET, *folder.glob(f"{DATABASE}*")):
+    for path in (folder / SECRET, *folder.glob(f"{DATABASE}*"), *filter(_in_work, folder.iterdir())):
         path.unlink(missing_ok=True)
-    (folder / PICTURES).rmdir()
+    if (folder / PICTURES).is_dir():
+        (folder / PICTURES).rmdir()
 
 
 def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaign:

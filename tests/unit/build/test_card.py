@@ -11,7 +11,7 @@ from PIL import Image
 
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.card import Wording, card
-from crossmatch.build.files import Asked, manifest, written
+from crossmatch.build.files import Asked, hash_of, manifest, written
 from crossmatch.build.merge import merge
 from crossmatch.build.pool import Pooling, pool
 from crossmatch.build.provenance import chain_of, link_of, people_of
@@ -187,6 +187,18 @@ def test_trials_go_there_too(made: Path):
     (folder / "trials.jsonl").write_text(json.dumps(rows[0]) + "\n" + json.dumps(rows[1] | {"captions": ["A dog."]}) + "\n")
     with pytest.raises(CrossmatchError, match="of 2 shapes"):
         card(folder, made / "other", WORDS)
+
+
+def test_a_step_that_changed_nothing_stands_in_the_chain_beside_what_it_read(tmp_path: Path):
+    def step(name: str, **inputs: str) -> Path:
+        written(tmp_path / name, Asked(name, inputs), lambda made: [{"id": "x"}])
+        return tmp_path / name
+
+    negatives = step("negatives")
+    formatted = step("format", negatives=hash_of(negatives))
+    refined = step("refine", negatives=hash_of(formatted))
+    for earlier in ([formatted, negatives], [negatives, formatted]):
+        assert {one.name for one in chain_of(refined, earlier).links} == {"refine", "format", "negatives"}
 
 
 def test_a_chain_that_does_not_hold_is_refused(made: Path):

@@ -252,6 +252,7 @@ def test_a_huge_answer_is_not_read_to_its_end() -> None:
         b'{"choices": [{"message": {"content": 3}}]}',
         b"\xff\xfe",
         b"[" * 100_000,
+        b'{"choices": [{"message": {"content": "A cat \\ud83d on a mat."}}]}',
     ],
 )
 def test_answers_that_are_none_are_told_apart_from_texts(body: bytes) -> None:
@@ -491,6 +492,15 @@ def test_an_endpoint_that_is_not_there_ends_the_step_and_loses_nothing(tmp_path:
         written_negatives(ROOM, Endpoint(served.url, "m", attempts=1), tmp_path / "a")
     assert "1 rows are kept" in str(trouble.value)
     assert len((tmp_path / "a" / "rows.jsonl").read_text().splitlines()) == 1
+    assert not manifest(tmp_path / "a")["finished"]
+
+
+def test_few_questions_that_nobody_answered_are_not_a_finished_step(tmp_path: Path) -> None:
+    one = Collection.of({"1": [CAPTION]})
+    with serving(lambda handler, n, body: send(handler, "", 503)) as served:
+        words = Endpoint(served.url, "m", attempts=1)
+        with pytest.raises(CrossmatchError, match="left 7 questions in a row without an answer"):
+            written_negatives(one, words, tmp_path / "a")
     assert not manifest(tmp_path / "a")["finished"]
 
 

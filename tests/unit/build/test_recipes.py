@@ -11,7 +11,7 @@ import pytest
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.recipe_table import RECIPES, recipe
 from crossmatch.build.recipes import CAMPAIGN, DONE, LATER, WAITS, Recipe, Stage, Work, carry_on, next_words
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.study import assign
 from crossmatch.study.said import find_study
 from crossmatch.study.store import Campaign, open_campaign
@@ -95,6 +95,10 @@ def test_stages_are_done_in_order_and_the_end_is_told(tmp_path: Path):
 
 def test_other_words_are_refused_in_a_folder_that_was_begun(tmp_path: Path):
     carry_on(small([]), Work(tmp_path / "R", DATA, {"captions": 5}))
+    (tmp_path / "R" / "one").mkdir()
+    with pytest.raises(WrongWords, match="other data"):
+        carry_on(small([]), Work(tmp_path / "R", "diorama", {"captions": 5}))
+    (tmp_path / "R" / CAMPAIGN).mkdir()
     with pytest.raises(WrongWords, match="other options"):
         carry_on(small([]), Work(tmp_path / "R", DATA, {"captions": 6}))
     with pytest.raises(WrongWords, match="no option 'captoins'"):
@@ -103,6 +107,54 @@ def test_other_words_are_refused_in_a_folder_that_was_begun(tmp_path: Path):
     (tmp_path / "mine" / "diary.txt").write_text("dear diary")
     with pytest.raises(WrongWords, match="holds no recipe"):
         carry_on(small([]), Work(tmp_path / "mine", DATA))
+
+
+def test_a_slip_at_the_start_costs_no_folder(tmp_path: Path):
+    bison = recipe("bison")
+    with pytest.raises(CrossmatchError, match="is not there"):
+        carry_on(bison, Work(tmp_path / "R", f"collection:{tmp_path / 'photoz'}"))
+    assert states(bison, Work(tmp_path / "R", DATA))[0] == DONE
+
+
+def test_options_of_what_is_to_come_may_be_said_anew_and_a_step_that_is_done_refuses_others(tmp_path: Path, monkeypatch):
+    from crossmatch.build import recipe_table
+
+    def at_hand(name: str) -> object:
+        return None if name == "diffusers" else pytest.fail(name)
+
+    bivlc, work = recipe("bivlc"), Work(tmp_path / "R", DATA, {"captions": 3, "generator": "diffusers:nowhere"})
+    with monkeypatch.context() as without:
+        without.setattr(recipe_table, "find_spec", at_hand)
+        with pytest.raises(MissingDependency, match="diffusers"):
+            carry_on(bivlc, work)
+        assert not work.folder.exists(), "nothing is begun that cannot be ended"
+    monkeypatch.setattr(recipe_table, "find_spec", lambda name: name)
+    with pytest.raises(CrossmatchError, match="diffusers"):
+        carry_on(bivlc, work)
+    with pytest.raises(WrongWords, match=r"negatives was made with other options: captions was 3, and is 4"):
+        carry_on(bivlc, Work(work.folder, DATA, {"captions": 4}))
+    assert states(bivlc, Work(work.folder, DATA, {"captions": 3}))[:4] == [DONE, DONE, DONE, WAITS]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "says"),
+    [
+        ("cxc", DATA, {}, "a model that embeds images, and none was named"),
+        ("cxc", DATA, {"models": ["random", "oracle"]}, "asks one model"),
+        ("eccv", DATA, {}, "the models that propose pairs"),
+        ("bivlc", "collection:photos", {}, "no generator was named"),
+        ("bivlc", "collection:photos", {"generator": "diorama"}, "draws the embedded world, and the data are collection:photos"),
+        ("trohn-img", "collection:photos", {"generator": "crayons"}, "there is no generator 'crayons'"),
+        ("trohn-text", "collection:photos", {"by": "llm"}, "needs --llm: "),
+        ("trohn-text", "collection:photos", {"llm": "x"}, "--llm goes with --by llm, and negatives are written by rules"),
+        ("trohn-text", "collection:photos", {"by": "diorama"}, "edits the embedded world"),
+        ("trohn-text", DATA, {"by": "heart"}, "not written by 'heart'"),
+    ],
+)
+def test_what_a_recipe_lacks_is_told_before_anything_is_begun(tmp_path: Path, name, data, options, says):
+    with pytest.raises(WrongWords, match=says):
+        carry_on(recipe(name), Work(tmp_path / "R", data, options))
+    assert not (tmp_path / "R").exists()
 
 
 # -- with people
@@ -140,6 +192,23 @@ def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
         assert len(trial["images"]) == 2
 
 
+def test_artificial_people_know_what_the_world_drew(tmp_path: Path):
+    from crossmatch.study.annotators import Habits
+    from crossmatch.study.simulate import simulate
+
+    bivlc, work = recipe("bivlc"), Work(tmp_path / "R", DATA, {"captions": 3})
+    for study in ("bivlc-choose", "bivlc-ambiguity"):
+        carry_on(bivlc, work)
+        (one,) = simulate(work.folder / CAMPAIGN, study, people=2, habits=Habits(accuracy=1.0))
+        assert (one.accuracy, one.left) == (1.0, 0)
+    assert set(states(bivlc, work)) == {DONE}
+    drawn, kept = (
+        (work.at(stage) / name).read_text() for stage, name in (("pair", "rows.jsonl"), ("bivlc-ambiguity", "trials.jsonl"))
+    )
+    known = {row["id"]: row["fits"] for row in map(json.loads, drawn.splitlines())}
+    assert {json.loads(line)["id"] for line in kept.splitlines()} == {name for name, fits in known.items() if fits == [True, False]}
+
+
 def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path):
     eccv, work = recipe("eccv"), Work(tmp_path / "R", DATA, {"models": ["random"]})
     assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
@@ -147,6 +216,21 @@ def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path):
     assert states(eccv, work) == [DONE, DONE, DONE, DONE]
     merged = load_folder(work.at("merge"))
     assert any(name.startswith("merged") for name in merged.judgements)
+
+
+def test_a_small_collection_has_no_certain_negatives_and_is_judged_without(tmp_path: Path):
+    from PIL import Image
+
+    (tmp_path / "pets" / "images").mkdir(parents=True)
+    rows = ["image,caption"]
+    for n in range(6):
+        Image.new("RGB", (8, 8), (40 * n, 0, 0)).save(tmp_path / "pets" / "images" / f"{n}.png")
+        rows += [f"{n}.png,Caption {k} of picture {n}." for k in range(2)]
+    (tmp_path / "pets" / "captions.csv").write_text("\n".join(rows))
+    eccv, work = recipe("eccv"), Work(tmp_path / "R", f"collection:{tmp_path / 'pets'}", {"models": ["random"]})
+    assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
+    answered(work, "eccv-hit", lambda hit, n: {"match": "yes"})
+    assert states(eccv, work) == [DONE, DONE, DONE, DONE]
 
 
 def test_a_study_that_its_owner_closed_is_enough(tmp_path: Path):

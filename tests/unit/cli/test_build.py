@@ -5,6 +5,9 @@ import errno
 import importlib.util
 import json
 import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -183,6 +186,32 @@ def test_pictures_that_do_not_open_are_listed_and_left_out(crossmatch, spoilt, t
     assert not bad & {name for row in rows_of(tmp_path / "s") for name in row["image_ids"]}
 
 
+def test_empty_captions_are_left_out_where_that_is_asked_for_and_nothing_else_is_promised(crossmatch, tmp_path):
+    words = collection(tmp_path / "pets", PETS | {"none.png": ["", "A cow."]})
+    pool = ("build", "pool", "--data", words, "-m", "random", "-m", "random:7")
+    code, _, err = crossmatch(*pool, "-o", "p")
+    assert (code, "is empty" in err, "--skip-bad" in err) == (1, True, True)
+    code, said, err = crossmatch(*pool, "--skip-bad", "-o", "p")
+    assert (code, "1 captions left out (p/skipped.jsonl)" in said) == (0, True), err
+    assert json.loads((tmp_path / "p" / "skipped.jsonl").read_text())["caption"] == "none.png#0"
+    study = ("study", "new", "eccv-hit", "--pool", "p", "--data", words, "--set", "recipe.gold_negative=0", "-o", "S")
+    assert crossmatch(*study)[0] == 0, "what was left out is not asked about"
+    for step in (("negatives",), ("mine",), ("bounds", "-m", "random")):
+        code, _, err = crossmatch("build", *step, "--data", words, "-o", "x")
+        assert (code, "is empty" in err, "--skip-bad" in err) == (1, True, False)
+
+
+def test_a_recipe_leaves_out_what_cannot_be_shown(crossmatch, spoilt, tmp_path):
+    words, bad = spoilt
+    recipe = ("build", "recipe", "eccv", "-m", "random,random:7", "--data", words, "-o", "r")
+    code, _, err = crossmatch(*recipe)
+    assert (code, "3 of 8 pictures cannot be shown" in err) == (1, True)
+    code, said, err = crossmatch(*recipe[:-1], "s", "--skip-bad")
+    assert (code, "answers to HITs are missing" in said) == (0, True), err
+    listed = [json.loads(line) for line in (tmp_path / "s" / "skipped.jsonl").read_text().splitlines()]
+    assert {row["image"] for row in listed} == bad
+
+
 def test_a_model_that_must_look_at_a_bad_picture_says_how_to_leave_it_out(crossmatch, spoilt, tmp_path):
     words, bad = spoilt
     (tmp_path / "own.py").write_text(
@@ -254,6 +283,64 @@ def test_a_full_disk_loses_nothing_and_says_what_to_do(crossmatch, tmp_path, mon
     assert crossmatch(*whole, "-o", "full")[0] == 0
     assert (begun / ROWS).read_bytes() == (tmp_path / "whole" / ROWS).read_bytes()
     assert told(begun) == told(tmp_path / "whole")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own, and what gives it another number of kilobytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mounted(kilobytes, *how):
+        words = ["mount", "-t", "tmpfs", "-o", ",".join((*how, f"size={kilobytes}k")), "tmpfs", str(folder)]
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    if shutil.which("mount") is None or not mounted(4):
+        pytest.skip("this user may not mount a small disk")
+    try:
+        yield folder, lambda kilobytes: mounted(kilobytes, "remount") or pytest.fail("the disk cannot be enlarged")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "words"),
+    [
+        (12, ("mine", *WORLD)),
+        (12, ("negatives", "--by", "diorama", "--captions", 40, *WORLD)),
+        (40, ("format", *WORLD)),
+        (100, ("pool", "-m", "random", *WORLD)),
+        (300, ("generate", "n", "--by", "diorama", *WORLD)),
+        (24, ("bounds", "-m", "random", "-m", "random:7", "--metric", "hit@1", *WORLD)),
+        (40, ("recipe", "bison", *WORLD)),
+        (120, ("recipe", "bison", *WORLD)),
+        (800, ("recipe", "bison", *WORLD)),
+        (40, ("recipe", "trohn-text", "--captions", 30, *WORLD)),
+    ],
+)
+def test_a_disk_that_is_really_full_loses_nothing(crossmatch, tmp_path, small_disk, kilobytes, words):
+    folder, enlarge = small_disk
+    enlarge(kilobytes)
+    if "generate" in words:
+        assert crossmatch("build", "negatives", "--by", "diorama", "--captions", 20, *WORLD, "-o", "n")[0] == 0
+    assert crossmatch("build", *words, "-o", "whole")[0] == 0
+    code, out, err = crossmatch("build", *words, "-o", folder / "full")
+    assert (code, out) == (1, "")
+    assert re.search(
+        r"no room left on the disk .*(F|f)ree some, and run the same|No space left on device\)\. Make room for it", err
+    )
+    assert "Traceback" not in err
+    for manifest in folder.rglob(MANIFEST):
+        held = json.loads(manifest.read_text())
+        lines = (manifest.parent / ROWS).read_text().splitlines() if (manifest.parent / ROWS).exists() else []
+        assert held["finished"] is False or held["rows"] == len(lines), "the manifest is true"
+    enlarge(64_000)
+    assert crossmatch("build", *words, "-o", folder / "full")[0] == 0
+    for place in tmp_path.joinpath("whole").rglob(ROWS):
+        again = folder / "full" / place.relative_to(tmp_path / "whole")
+        assert again.read_bytes() == place.read_bytes()
+        assert told(again.parent) == told(place.parent)
+    assert not list(folder.rglob("*.part"))
 
 
 # -- a real small language model

@@ -56,3 +56,10 @@ def test_wrong_words(crossmatch, words, said):
     code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama+size=tiny", "-o", "out", *words)
     assert code == 2
     assert said in err
+
+
+def test_the_world_goes_by_the_words_of_all_steps(crossmatch):
+    code, out, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama:tiny", "--metric", "hit@1", "-o", "out")
+    assert (code, "over 250 queries" in out) == (0, True), err
+    code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama:huge", "-o", "other")
+    assert (code, "no size 'huge'" in err) == (2, True)

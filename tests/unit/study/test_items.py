@@ -221,6 +221,8 @@ def test_data_that_are_not_there_are_refused(words):
 
 
 WRONG = {
+    '{"images": ["a", "b"], "caption": "A.", "fits": [true]}': r"line 1 has fits = \[true\]; a list of 2 times true or false",
+    '{"image": "a", "caption": "A.", "fits": "yes"}': r'line 1 has fits = "yes"; a list of 1 times',
     '{"id": "x", "captions": ["A."]}': r"line 1: item 'x' has 1 captions, but sts shows 2\. Mend it\.$",
     '{"id": "x", "captions": "A."}': r"line 1: item 'x' has 1 captions",
     '{"captions": [1.5, "A."]}': r"line 1 has 1\.5 among its captions; a text was expected",

@@ -123,6 +123,23 @@ def test_a_truth_file_tells_what_is_right(small, tmp_path):
     assert given == {f"c{n}": ("no", "weak-yes", "yes")[n % 3] for n in range(9)}
 
 
+@pytest.mark.parametrize("blocks", [False, True])
+def test_items_may_tell_themselves_what_fits(small, tmp_path, blocks):
+    for n, colour in enumerate(("red", "green", "blue", "black")):
+        Image.new("RGB", (8, 8), colour).save(tmp_path / f"{n}.png")
+    design = load_design("bivlc-human" if blocks else "bivlc-choose")
+    one = {"images": ["0.png", "1.png"], "captions": ["It is red.", "It is green."], "fits": [False, True, True, False]}
+    if not blocks:
+        one = {"images": [f"{n}.png" for n in range(4)], "caption": "It is green.", "fits": [False, True, False, False]}
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": f"x{n}", **one}) + "\n" for n in range(5)))
+    made = begin_study(small, design, read_items(tmp_path / "items.jsonl", design))
+    tally = Tally()
+    work(Annotator("anna", PERFECT, key_of(small, find_study(small))), AtHand(small, made), tally)
+    assert tally.right == tally.known == tally.answers == (20 if blocks else 5)
+    if not blocks:
+        assert {one.answer["best"] for one in said_in(small, made)} == {"image-1"}
+
+
 def answers_of(habits, n=400, right=("b",), options="abcd", seed=0, kind="choice", **more):
     """What a person answers to many items with these options."""
     question = {"name": "q", "kind": kind, "after": "", "when": [], "low": 0.0, "high": 5.0,

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import psycopg
 import pytest
@@ -67,6 +69,33 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     with pytest.raises(WrongWords, match="is there and is no campaign"):
         create(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("place", ["connect", "whole_file"])
+def test_what_a_killed_process_has_begun_is_begun_anew(tmp_path, place):
+    """It is killed before the database is there, or before the description is."""
+    code = (
+        "import os, sys; from pathlib import Path; from crossmatch.study import store; real = getattr(store, sys.argv[2])\n"
+        "def dies(*given, **more):\n"
+        "    if sys.argv[2] == 'connect' or given[0].name == store.DESCRIPTION: os.kill(os.getpid(), 9)\n"
+        "    return real(*given, **more)\n"
+        "setattr(store, sys.argv[2], dies); store.create(Path(sys.argv[1]))"
+    )
+    folder = tmp_path / "c"
+    assert subprocess.run([sys.executable, "-c", code, str(folder), place], check=False).returncode == -9
+    assert (folder / "secret").exists()
+    assert not (folder / "campaign.toml").exists()
+    create(folder).close()
+    open_campaign(folder).close()
+
+
+def test_a_folder_that_only_looks_begun_is_left_alone(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "mine.jpg").write_bytes(b"x")
+    (tmp_path / "secret").write_text("diary")
+    with pytest.raises(WrongWords, match="is there and is no campaign"):
+        create(tmp_path)
+    assert (tmp_path / "secret").read_text() == "diary"
 
 
 def test_what_is_no_campaign_says_how_to_make_one(tmp_path):

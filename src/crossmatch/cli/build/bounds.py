@@ -9,7 +9,7 @@ import click
 
 from crossmatch.cli.cache import cache_options, score_cache
 from crossmatch.cli.folders import FOLDER
-from crossmatch.core.errors import WrongWords
+from crossmatch.core.errors import CrossmatchError, WrongWords
 
 if TYPE_CHECKING:
     from crossmatch.build.bounds import Contest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("bounds")
 @click.option("-m", "--model", "models", multiple=True, required=True, help="A model (see `models`); several are compared.")
-@click.option("--data", default="diorama", show_default=True, help="Collection: diorama, a retrieval task, or collection:FOLDER.")
+@click.option("--data", default="diorama", show_default=True, help="diorama, diorama:tiny, a retrieval task, or collection:FOLDER.")
 @click.option("-o", "--output", type=FOLDER, required=True, help="Folder for the list of pairs, a new one.")
 @click.option("--metric", default="map@r", show_default=True, help="hit@k, recall@k, precision@k, ndcg@k, r-precision, map@r, mrr.")
 @click.option(
@@ -55,9 +55,17 @@ def _asked(data: str, direction: str, named: str | None, options: dict[str, str 
     from crossmatch.cli.generate import task_of
     from crossmatch.core.benchmark import Retrieval, in_order
     from crossmatch.core.judgements import Judgements
+    from crossmatch.core.skipped import Unusable
+    from crossmatch.study.sources import size_and_split
 
-    declared, chosen = benchmark_named(task_of(data), {key: value for key, value in options.items() if value is not None})
-    found = in_order(declared.loaded(**chosen))
+    told = {key: value for key, value in options.items() if value is not None}
+    if data.startswith("diorama:"):
+        data, told = "diorama", dict(zip(("size", "split"), size_and_split(data), strict=True)) | told
+    declared, chosen = benchmark_named(task_of(data), told)
+    try:
+        found = in_order(declared.loaded(**chosen))
+    except Unusable as error:
+        raise CrossmatchError(error.why) from None  # nothing can be left out here
     if not isinstance(found, Retrieval):
         raise WrongWords(f"{data} has no rankings. Name diorama, a retrieval task (see `crossmatch tasks`) or collection:FOLDER.")
     there = {name: said for name, said in found.judgements.items() if isinstance(said, Judgements) and direction in said.directions}

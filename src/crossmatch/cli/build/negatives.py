@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -54,7 +55,11 @@ def negatives_command(data: str, output: Path, by: str, kinds: str, captions: in
             told = written_negatives(collection(data), writer, output, at_once=at_once, template_folder=templates, **usual)
         else:
             told = negatives(collection(data), output, **usual)
-    ended(output, told, f"crossmatch build format {quote(str(output))} -o FOLDER")
+    ended(output, told, _why(output, told), f"crossmatch build format {quote(str(output))} -o FOLDER")
+
+
+def _why(output: Path, told: Mapping[str, Any]) -> str:
+    return f"why: {output / 'failed.jsonl'}" if any(name.startswith("failed") for name in told["counts"]) else ""
 
 
 def _world(data: str) -> Any:
@@ -100,9 +105,12 @@ def generate_command(source: Path, output: Path, by: str, data: str, number: int
     maker = generator(by, _world(data) if data else None, dict(_setting(words) for words in settings))
     with goes_on():
         told = generate(source, output, by=maker, number=number, seed=seed)
-    choose = f"crossmatch study new bivlc-choose --items {quote(str(output / ITEMS))} -o CAMPAIGN" if number == 4 else ""
-    failed = any(name.startswith("failed") for name in told["counts"])
-    ended(output, told, f"why: {output / 'failed.jsonl'}" if failed else "", choose)
+    choose = (
+        f"crossmatch study new bivlc-choose --items {quote(str(output / ITEMS))} -o CAMPAIGN"
+        if number == 4 and told["rows"]
+        else ""
+    )
+    ended(output, told, _why(output, told), choose)
 
 
 def _setting(words: str) -> tuple[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from crossmatch.cli.build.common import named_models
 from crossmatch.cli.folders import FOLDER
 from crossmatch.core.errors import MissingDependency, WrongWords
 
@@ -23,6 +24,7 @@ from crossmatch.core.errors import MissingDependency, WrongWords
 @click.option("--captions", type=click.IntRange(1), help="Make negatives of so many captions, drawn by the seed.  [default: all]")
 @click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Of negatives that refinement begins with.")
 @click.option("--people", type=click.IntRange(1), help="Answers to each item.  [default: as in the paper]")
+@click.option("--skip-bad", is_flag=True, help="Leave out pictures that do not open and empty captions; skipped.jsonl lists them.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--list", "listed", is_flag=True, help="List the recipes and their stages.")
 def recipe_command(name: str, data: str, output: Path | None, listed: bool, seed: int, **options: Any) -> None:
@@ -45,7 +47,10 @@ def recipe_command(name: str, data: str, output: Path | None, listed: bool, seed
     if not data or output is None:
         raise WrongWords(f"say what {name} is to be made of and where: --data collection:FOLDER -o FOLDER")
     chosen = recipe(name)
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items() if value not in (None, ())}
+    options["models"] = tuple(named_models(options["models"]))
+    given = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in options.items() if value not in (None, (), False)
+    }
     work = Work(output, data, given, seed)
     found = carry_on(chosen, work)
     far = tuple((one.stage, one.state, one.said or one.about) for one in found)

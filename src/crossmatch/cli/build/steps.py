@@ -15,6 +15,7 @@ from crossmatch.cli.build.common import (
     ended,
     lines_of,
     listed,
+    named_models,
     study,
     tell_skipped,
     usable,
@@ -74,7 +75,7 @@ def sts_command(data: str, output: Path, images: str, top: int, seed: int, skip_
     """Pairs of captions: one each of images that look alike, and as many of one image."""
     from crossmatch.build.sample import sample_sts
 
-    held, left = usable(collection(data), skip_bad)
+    held, left = usable(data, skip_bad)
     with goes_on():
         told = sample_sts(held, output, images=images, top=top, seed=seed, cache=score_cache(cache, no_cache))
     ended(output, told, tell_skipped(output, left), study("sts", "--items", output / "rows.jsonl", data))
@@ -90,7 +91,7 @@ def sis_command(data: str, output: Path, texts: str, top: int, skip_bad: bool) -
     """Pairs of images whose captions are alike."""
     from crossmatch.build.sample import sample_sis
 
-    held, left = usable(collection(data), skip_bad)
+    held, left = usable(data, skip_bad)
     with goes_on():
         told = sample_sis(held, output, texts=listed(texts, "text model"), top=top)
     ended(output, told, tell_skipped(output, left), study("sis", "--items", output / "rows.jsonl", data))
@@ -111,7 +112,7 @@ def sits_command(data: str, output: Path, captions: Path, images: Path, number: 
     from crossmatch.build.rated import read_rated
     from crossmatch.build.sample import sample_sits
 
-    held, left = usable(collection(data), skip_bad)
+    held, left = usable(data, skip_bad)
     rated = read_rated(captions, held, "caption"), read_rated(images, held, "image")
     with goes_on():
         told = sample_sits(held, output, captions=rated[0], images=rated[1], number=number, drawn=drawn, seed=seed)
@@ -121,7 +122,8 @@ def sits_command(data: str, output: Path, captions: Path, images: Path, number: 
 @click.command("pool")
 @DATA
 @OUTPUT
-@click.option("-m", "--models", required=True, help="Models whose retrieval is pooled, separated by commas.")
+@click.option("-m", "--models", required=True, multiple=True,
+              help="A model whose retrieval is pooled; several with commas between them, or -m again for each.")  # fmt: skip
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Items that each model gives for a query.")
 @click.option("--certain", type=click.IntRange(0), default=25, show_default=True, help="Best items no certain negative is among.")
 @click.option("--directions", default="i2t,t2i", show_default=True)
@@ -133,17 +135,17 @@ def sits_command(data: str, output: Path, captions: Path, images: Path, number: 
 @SEED
 @SKIP_BAD
 @cache_options
-def pool_command(data: str, output: Path, models: str, top: int, certain: int, directions: str, judge_links: bool, gold: int | None,
-                 image_queries: Path | None, caption_queries: Path | None, first: Path | None, seed: int, skip_bad: bool,
-                 cache: Path | None, no_cache: bool) -> None:  # fmt: skip
+def pool_command(data: str, output: Path, models: tuple[str, ...], top: int, certain: int, directions: str,
+                 judge_links: bool, gold: int | None, image_queries: Path | None, caption_queries: Path | None,
+                 first: Path | None, seed: int, skip_bad: bool, cache: Path | None, no_cache: bool) -> None:  # fmt: skip
     """Candidates for people to judge: what several models retrieve, with gold pairs among them (ECCV Caption)."""
     from crossmatch.build.pool import Pooling, pool, read_pairs
 
     how = Pooling(top, certain, tuple(listed(directions, "direction")), judge_links, gold)
-    names = listed(models, "model")
+    names = named_models(models)
     if image_queries is not None and "i2t" not in how.directions:
         raise WrongWords("--image-queries goes with the direction i2t, which --directions leaves out. Leave one of them out.")
-    held, left = usable(collection(data), skip_bad)
+    held, left = usable(data, skip_bad)
     with goes_on():
         told = pool(held, names, output, how=how, image_queries=lines_of(image_queries), caption_queries=lines_of(caption_queries),
                     first=read_pairs(first) if first else (), seed=seed, cache=score_cache(cache, no_cache))  # fmt: skip
