@@ -21,6 +21,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from crossmatch import __version__
+from crossmatch.build.files import MANIFEST, manifest
 from crossmatch.core.benchmark import Retrieval
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -125,10 +126,17 @@ def carry_on(recipe: Recipe, work: Work) -> list[Standing]:
 
 def _carried(stage: Stage, work: Work) -> Standing:
     if stage.do is not None:
-        stage.do(work)
+        if not _is_over(stage, work):
+            stage.do(work)
         return Standing(stage.name, stage.about, DONE)
     left = _asked(stage, work)
     return Standing(stage.name, stage.about, WAITS if left else DONE, left)
+
+
+def _is_over(stage: Stage, work: Work) -> bool:
+    """Whether people were asked after a step was finished: then its options are fixed, and no model is loaded to say so again."""
+    step = work.at(stage.name)
+    return (work.folder / CAMPAIGN).exists() and (step / MANIFEST).exists() and bool(manifest(step)["finished"])
 
 
 def _require_options(recipe: Recipe, work: Work) -> None:

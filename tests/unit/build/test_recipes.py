@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from crossmatch.benchmarks.folder import load_folder
-from crossmatch.build.recipe_table import RECIPES, recipe
+from crossmatch.build.files import read_rows
+from crossmatch.build.recipe_table import BISON, RECIPES, recipe
 from crossmatch.build.recipes import CAMPAIGN, DONE, LATER, WAITS, Recipe, Stage, Work, carry_on, next_words
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.study import assign
@@ -174,6 +175,21 @@ def test_bison_stops_twice_and_ends_with_trials_that_both_people_confirmed(tmp_p
     kept = [json.loads(line)["id"] for line in (work.at("bison-verify") / "trials.jsonl").read_text().splitlines()]
     assert set(kept) == {one["id"] for one in chosen} - {refused}
     assert "trials:" in next_words(bison, work, found)[0]
+
+
+def test_what_people_were_asked_about_is_not_made_again(tmp_path: Path, monkeypatch):
+    """A stage that is over loads no model when the recipe is taken up again."""
+    work = Work(tmp_path / "b", "diorama:tiny")
+    carry_on(BISON, work)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was done already")
+
+    monkeypatch.setattr("crossmatch.build.recipe_table.mine", fail)
+    assert [one.state for one in carry_on(BISON, work)] == [DONE, WAITS, LATER]
+    (work.at("mine") / "rows.jsonl").write_text("")  # what was made is still looked after by those who read it
+    with pytest.raises(CrossmatchError, match="changed"):
+        read_rows(work.at("mine"))
 
 
 def test_bivlc_goes_from_edits_of_the_world_to_whole_trials(tmp_path: Path):
