@@ -35,7 +35,7 @@ from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.core.files import sha256_of
 from crossmatch.core.pictures import opened
 from crossmatch.core.progress import track
-from crossmatch.core.whole import whole_file
+from crossmatch.core.whole import UNFINISHED, whole_file
 
 STEP = "card"
 TRIALS = ("trials.jsonl", "trials.csv", "trials.tsv")
@@ -97,6 +97,8 @@ def card(
     give = _trials(folder, of_images) if _trial_file(folder) else _collection(folder, of_images)  # read before a folder is begun
 
     def rows(made: Output) -> Iterator[Row]:
+        for left in output.rglob(f".*{UNFINISHED}"):  # of a card that was killed: the folder is to be given away
+            left.unlink(missing_ok=True)
         material = give(output)
         texts = {"README.md": sheet(words, material, chain), "croissant.json": _croissant(words, material, chain)}
         for name, text in texts.items():

@@ -100,6 +100,19 @@ def test_a_collection_with_judgements_goes_there_and_back(made: Path):
     assert card(made / "merged", made / "card", WORDS, earlier=[made / "export", made / "pool"]) == told
 
 
+def test_a_card_that_was_killed_leaves_nothing_unfinished_behind(made: Path, monkeypatch):
+    def killed(*_: object) -> str:
+        (made / "card" / "data" / ".images.parquet.x.part").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("crossmatch.build.card.sheet", killed)
+        with pytest.raises(KeyboardInterrupt):
+            card(made / "merged", made / "card", WORDS)
+    card(made / "merged", made / "card", WORDS)
+    assert not list((made / "card").rglob("*.part"))
+
+
 def test_croissant_is_valid_and_its_records_are_those_of_the_files(made: Path):
     card(made / "merged", made / "card", WORDS)
     records = croissant_records(made / "card")
