@@ -84,8 +84,11 @@ def served(campaign):
     import uvicorn
 
     from crossmatch.study.web.app import make_app
+    from crossmatch.study.web.protocol import Bounded
 
-    config = uvicorn.Config(make_app(campaign), host="127.0.0.1", port=0, log_level="error", ws="none", lifespan="off")
+    config = uvicorn.Config(
+        make_app(campaign), host="127.0.0.1", port=0, log_level="error", http=Bounded, ws="none", lifespan="off"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
