@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 import threading
 import time
 
@@ -10,7 +11,8 @@ import pytest
 import uvicorn
 from starlette.routing import Route
 
-from crossmatch.study.serve import LOOPBACK, names
+from crossmatch.core.errors import WrongWords
+from crossmatch.study.serve import LOOPBACK, SWITCH_S, names, serve
 from crossmatch.study.verify import verify
 from crossmatch.study.web.app import ROUTES, make_app
 from crossmatch.study.web.guard import HEADERS, LARGEST
@@ -432,6 +434,21 @@ def test_what_is_said_of_the_server_is_little(port):
     answer = spoken(port, b"GET /nosuch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert b"404" in answer
     assert b"traceback" not in answer.lower()
+
+
+def test_who_has_served_computes_on_as_before(small, monkeypatch):
+    """Threads change places faster while a campaign is served, and no longer."""
+    seen, before = [], sys.getswitchinterval()
+    monkeypatch.setattr("uvicorn.Server.run", lambda _: seen.append(sys.getswitchinterval()))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(WrongWords, match="is taken"):
+            serve(small.folder, port=taken.getsockname()[1])
+    assert sys.getswitchinterval() == before
+    serve(small.folder, port=0)
+    assert seen == [pytest.approx(SWITCH_S)]
+    assert sys.getswitchinterval() == before
 
 
 def test_headers_are_required_of_every_answer(anna):
