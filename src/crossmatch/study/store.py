@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import UNFINISHED, whole_file
-from crossmatch.study.together import Together
+from crossmatch.study.together import Refusal, Together
 
 try:
     import fcntl
@@ -87,7 +87,7 @@ class Campaign:
 
     together: Together = field(default_factory=Together)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T | Refusal]) -> T:
         """What `work` returns or raises, in a transaction that others share: for what many people ask for at once."""
         return self.together.do(self.writing, work)
 

@@ -5,6 +5,7 @@ transaction ends, those who come meanwhile wait, and then they are done together
 are answered when the transaction is on the disk. Whoever is alone waits for nobody.
 
 If one of them fails, all is undone, and each is done again by itself, so that it fails alone: work must be safe to be done again.
+Who is refused before anything was written undoes nobody's work: else one who asks in vain, again and again, would slow down all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST = 50  # in one transaction: the first of them waits for the last
+
+
+class Refusal:
+    """What work returns that wrote nothing: the error is raised where the work was asked for."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class Asked:
@@ -48,7 +56,7 @@ class Together:
     def __init__(self) -> None:
         self._guard, self._waiting, self._led = Lock(), deque[Asked](), False
 
-    def do(self, writing: Writing, work: Callable[[Connection], T]) -> T:
+    def do(self, writing: Writing, work: Callable[[Connection], T | Refusal]) -> T:
         """What `work` returns or raises, once it is on the disk. It may be done by another thread."""
         mine = Asked(work)
         with self._guard:
@@ -60,6 +68,8 @@ class Together:
             self._lead(writing)
         if mine.error is not None:
             raise mine.error
+        if isinstance(mine.result, Refusal):
+            raise mine.result.error
         done: T = mine.result
         return done
 

@@ -9,9 +9,10 @@ from sqlalchemy import event as happening
 from sqlalchemy import insert, select
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import together
+from crossmatch.study import assign, together
 from crossmatch.study.schema import person
-from study_lab import in_parallel
+from crossmatch.study.verify import verify
+from study_lab import a_study, in_parallel, row_of, someone
 
 
 def put(name, fail=None):
@@ -123,6 +124,44 @@ def test_nobody_is_told_before_all_is_on_the_disk(campaign):
         return f"p{n}" in names(campaign)
 
     assert all(in_parallel([lambda n=n: written(n) for n in range(16)]))
+
+
+def test_who_is_refused_before_anything_is_written_undoes_nobodys_work(campaign):
+    refusal = CrossmatchError("not for you")
+    made = gathered(campaign, [put("a"), lambda _: together.Refusal(refusal), put("c")])
+    assert made[1] is refusal
+    assert sorted(names(campaign)) == ["a", "c"]
+
+
+def test_who_asks_in_vain_slows_nobody_down(campaign, commits):
+    """They claim where they may not, submit what is no answer or another's, keep drafts of nothing: one transaction for all."""
+    study = a_study(campaign, "recipe.batch=1", items=20)
+    busy, done, idle = (someone(campaign, study) for _ in range(3))
+    stranger = someone(campaign, a_study(campaign, name="another"))
+    mine = assign.claim_hit(campaign, study, busy)
+    jobs = [
+        lambda: assign.claim_hit(campaign, study, done),
+        lambda: assign.claim_hit(campaign, study, stranger),
+        lambda: assign.claim_and_load(campaign, study, idle, sessions=7),
+        lambda: assign.submit(campaign, mine, busy, [{"match": "perhaps"}]),
+        lambda: assign.submit(campaign, mine, stranger, [{"match": "yes"}]),
+        lambda: assign.submit(campaign, mine, busy, [{"match": "yes"}], sessions=7),
+        lambda: assign.keep_draft(campaign, mine, stranger, 1, []),
+        lambda: assign.keep_draft(campaign, mine, busy, 1, [None]),
+    ]
+    commits.clear()
+    with Held(campaign):
+        out = []
+        rest = threading.Thread(target=lambda: out.extend(in_parallel(jobs)))
+        rest.start()
+        while len(campaign.together._waiting) < len(jobs):
+            time.sleep(0.001)
+    rest.join()
+    kinds = [type(one).__name__ for one in out]
+    assert kinds == ["str", "Nothing", "Ended", "CrossmatchError", "NotYours", "Ended", "NotYours", "NoneType"]
+    assert len(commits) == 2
+    assert [one.answers for one in verify(campaign)] == [0, 0]
+    assert row_of(campaign, out[0]).person == done
 
 
 @pytest.mark.parametrize("times", [1, 99])
