@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, insert, literal, select, true
+from sqlalchemy.exc import IntegrityError
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import events
@@ -67,12 +68,16 @@ def create_study(
     gold = {kind: [one for one in items if one.kind == kind] for kind in GOLD}
     quiz, gold = _set_apart(design, gold)
     hits = packed(design, work, gold, seed)
-    now = campaign.now()
+    now, taken = campaign.now(), WrongWords(f"{campaign.folder} has a study called {name!r} already. Give this one another --name.")
     with campaign.writing(turn=False) as connection:  # others work on meanwhile, where the database lets them
         if connection.execute(select(study.c.id).where(study.c.name == name)).first() is not None:
-            raise WrongWords(f"{campaign.folder} has a study called {name!r} already. Give this one another --name.")
+            raise taken
         values = {"design": design.told(), "seed": seed, "link": secrets.token_urlsafe(16), "origin": dict(origin or {}), "at": now}
-        made: int = connection.execute(insert(study).values(name=name, open=True, **values).returning(study.c.id)).scalar_one()
+        new = insert(study).values(name=name, open=True, **values).returning(study.c.id)
+        try:
+            made: int = connection.execute(new).scalar_one()
+        except IntegrityError:  # by another process, in this very moment
+            raise taken from None
         others = list(dict.fromkeys(excludes))
         for other in others:
             known = connection.execute(select(study.c.id).where(study.c.name == other)).scalar()

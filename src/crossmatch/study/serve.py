@@ -36,20 +36,23 @@ def serve(
         from crossmatch.study.web.protocol import Bounded
     except ImportError as error:
         raise MissingDependency(error.name or "uvicorn", "study") from None
-    sys.setswitchinterval(SWITCH_S)
     campaign = open_campaign(folder, now)
     if not free(host, port):
+        campaign.close()
         raise WrongWords(f"port {port} of {host} is taken, or the address is not this machine's. Choose another: --port {port + 1}")
     app = make_app(campaign, secure=url.startswith("https://"), hosts=names(host, url))
     config = uvicorn.Config(
         app, host=host, port=port, log_level="info" if log else "warning", access_log=log,
         server_header=False, date_header=False, timeout_keep_alive=30, http=Bounded, ws="none",
     )  # fmt: skip
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
     try:
         uvicorn.Server(config).run()
     except OSError as error:
         raise CrossmatchError(f"the service cannot be started ({error}).") from None
     finally:
+        sys.setswitchinterval(before)
         campaign.close()
 
 

@@ -17,7 +17,7 @@ import time
 import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import UNFINISHED, whole_file
-from crossmatch.study.together import Together
+from crossmatch.study.together import Refusal, Together
 
 try:
     import fcntl
@@ -87,7 +87,7 @@ class Campaign:
 
     together: Together = field(default_factory=Together)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T | Refusal]) -> T:
         """What `work` returns or raises, in a transaction that others share: for what many people ask for at once."""
         return self.together.do(self.writing, work)
 
@@ -136,12 +136,15 @@ def create(folder: Path, database: str = "", now: Callable[[], float] = time.tim
     """
     if (folder / DESCRIPTION).exists():
         return _existing(folder, database, now)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _broken_off(folder))):
-        raise WrongWords(f"{folder} is there and is no campaign. Name another folder.")
+    strange = WrongWords(f"{folder} is there and is no campaign. Name another folder.")
+    if folder.exists() and not folder.is_dir():
+        raise strange
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # answers, and who gave them, are nobody else's
     with _alone(folder):
         if (folder / DESCRIPTION).exists():  # another process was first
             return _existing(folder, database, now)
+        if any(folder.iterdir()) and not _broken_off(folder):
+            raise strange
         _emptied(folder)
         (folder / PICTURES).mkdir()
         try:
@@ -163,9 +166,21 @@ def _existing(folder: Path, database: str, now: Callable[[], float]) -> Campaign
 
 
 def _broken_off(folder: Path) -> bool:
-    """Whether a folder holds what a campaign begins with, and nothing else: no pictures yet."""
+    """Whether a folder holds what a campaign begins with, and nothing else: no pictures yet, and no studies."""
     known = all(path.name in (SECRET, PICTURES) or path.name.startswith(DATABASE) or _in_work(path) for path in folder.iterdir())
-    return known and (folder / PICTURES).is_dir() and not any((folder / PICTURES).iterdir())
+    return known and (folder / PICTURES).is_dir() and not any((folder / PICTURES).iterdir()) and _unused(folder / DATABASE)
+
+
+def _unused(database: Path) -> bool:
+    """Whether nobody has written into a database yet; a study of captions alone has no pictures, either."""
+    if not database.exists():
+        return True
+    try:
+        with closing(sqlite3.connect(database)) as raw:
+            tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
+            return not any(raw.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in {"study", "person"} & tables)
+    except sqlite3.Error:  # whatever it is, it may be somebody's
+        return False
 
 
 def _in_work(path: Path) -> bool:

@@ -5,6 +5,7 @@ transaction ends, those who come meanwhile wait, and then they are done together
 are answered when the transaction is on the disk. Whoever is alone waits for nobody.
 
 If one of them fails, all is undone, and each is done again by itself, so that it fails alone: work must be safe to be done again.
+Who is refused before anything was written undoes nobody's work: else one who asks in vain, again and again, would slow down all.
 """
 
 from __future__ import annotations
@@ -24,16 +25,29 @@ T = TypeVar("T")
 MOST = 50  # in one transaction: the first of them waits for the last
 
 
+class Refusal:
+    """What work returns that wrote nothing: the error is raised where the work was asked for."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Asked:
-    """A piece of work, and what became of it. Its thread sleeps until it is `told`, or is to lead."""
+    """A piece of work, and what became of it. Its thread sleeps until it is told, or is to lead."""
 
     def __init__(self, work: Callable[[Connection], Any]) -> None:
-        self.work, self.result, self.error = work, None, None
-        self.leads, self.told = False, Lock()
+        self.work, self.result = work, None
+        self.error = RuntimeError("whoever was to do this was interrupted")
+        self.leads, self.known, self.told = False, False, Lock()
         self.told.acquire()
 
     error: BaseException | None
     result: Any
+
+    def tell(self) -> None:
+        if not self.known:
+            self.known = True
+            self.told.release()
 
 
 class Together:
@@ -42,46 +56,79 @@ class Together:
     def __init__(self) -> None:
         self._guard, self._waiting, self._led = Lock(), deque[Asked](), False
 
-    def do(self, writing: Writing, work: Callable[[Connection], T]) -> T:
+    def do(self, writing: Writing, work: Callable[[Connection], T | Refusal]) -> T:
         """What `work` returns or raises, once it is on the disk. It may be done by another thread."""
         mine = Asked(work)
         with self._guard:
             self._waiting.append(mine)
             mine.leads, self._led = not self._led, True
         if not mine.leads:
-            mine.told.acquire()
+            self._wait(mine)
         if mine.leads:
             self._lead(writing)
         if mine.error is not None:
             raise mine.error
+        if isinstance(mine.result, Refusal):
+            raise mine.result.error
         done: T = mine.result
         return done
+
+    def _wait(self, mine: Asked) -> None:
+        """Until it is done, or one's own turn to lead. Who is interrupted leaves, and lets another one lead."""
+        try:
+            mine.told.acquire()
+        except BaseException:
+            with self._guard:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+                    if mine.leads:
+                        self._hand_on()
+            raise
 
     def _lead(self, writing: Writing) -> None:
         """Do what has been asked for, one's own first, then let the next one lead."""
         with self._guard:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
-        if len(batch) == 1 or not _done(writing, batch):
+        try:
+            _do(writing, batch)
+        finally:
             for each in batch:
-                _done(writing, [each])
-        with self._guard:
-            follower = self._waiting[0] if self._waiting else None
-            self._led = follower is not None
-        for each in batch[1:]:
-            each.told.release()
-        if follower is not None:
-            follower.leads = True
-            follower.told.release()
+                each.tell()
+            with self._guard:
+                self._hand_on()
+
+    def _hand_on(self) -> None:
+        self._led = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].leads = True
+            self._waiting[0].tell()
 
 
-def _done(writing: Writing, batch: list[Asked]) -> bool:
-    """Whether all of it is on the disk, in one transaction; else nothing is."""
+def _do(writing: Writing, batch: list[Asked]) -> None:
+    """All of it in one transaction; if that fails, each in one of its own, unless there is none to be had."""
+    if len(batch) > 1:
+        _opened(writing, batch)
+        if batch[0].error is None:
+            return
+    for n, each in enumerate(batch):
+        if not _opened(writing, [each]):  # those behind it would wait as long, one after another, for nothing
+            for other in batch[n:]:
+                other.error = each.error
+            return
+        each.tell()
+
+
+def _opened(writing: Writing, batch: list[Asked]) -> bool:
+    """Do this in one transaction, all or nothing; whether there was a transaction at all."""
+    opened = False
     try:
         with writing() as connection:
-            for each in batch:
-                each.result, each.error = each.work(connection), None
-    except BaseException as error:
+            opened = True
+            results = [each.work(connection) for each in batch]
+    except Exception as error:
         for each in batch:
             each.error = error
-        return False
-    return True
+    else:
+        for each, result in zip(batch, results, strict=True):
+            each.result, each.error = result, None
+    return opened

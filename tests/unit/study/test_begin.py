@@ -11,7 +11,7 @@ from crossmatch.study.begin import NewItem, create_study, packed
 from crossmatch.study.design import load_design
 from crossmatch.study.schema import exclusion, hit, hit_item, item, slot, study
 from crossmatch.study.verify import verify
-from study_lab import GOLDEN, a_study, book, design_of, gold, pairs, someone
+from study_lab import GOLDEN, a_study, book, design_of, gold, in_parallel, pairs, refused, someone, work
 
 
 def hits_of(campaign, study_id, quiz=False):
@@ -190,6 +190,28 @@ def test_two_studies_have_two_names(small):
     a_study(small)
     with pytest.raises(WrongWords, match="has a study called 'eccv-hit' already"):
         a_study(small)
+
+
+def test_of_two_who_begin_the_same_study_at_once_one_is_told(campaign):
+    made = in_parallel([lambda: a_study(campaign, items=300)] * 3)
+    assert sum(isinstance(one, int) for one in made) == 1
+    assert sum(isinstance(one, WrongWords) and "already" in str(one) for one in made) == 2
+    assert count(campaign, study) == 1
+    assert verify(campaign)
+
+
+def test_studies_that_are_begun_while_people_work_are_whole(campaign):
+    """On PostgreSQL nobody waits for them; their numbers may stand among each other's."""
+    first = a_study(campaign, "recipe.batch=1", items=30)
+    who = [someone(campaign, first) for _ in range(3)]
+    jobs = [lambda name=name: a_study(campaign, items=300, name=name, excludes=["eccv-hit"]) for name in ("a", "b")]
+    jobs += [lambda person=person: [work(campaign, first, person) for _ in range(5)] for person in who]
+    made = in_parallel(jobs)
+    assert not [one for one in made if isinstance(one, Exception)]
+    for number in made[:2]:
+        assert hits_of(campaign, number) == [[f"pair-{n + k}" for k in range(3)] for n in range(0, 300, 3)]
+        assert refused(campaign, number, who[0]) == "agree"
+    assert verify(campaign)
 
 
 def test_exclusions_go_both_ways_and_need_a_study_that_is_there(small):

@@ -161,6 +161,18 @@ def test_a_session_that_is_over_takes_and_gives_nothing(two_on_both, campaign):
     assert not book(campaign, study).answers
 
 
+def test_a_session_that_is_over_is_told_nothing(two, small):
+    """Neither which studies there are, nor whose a HIT is: everywhere the same."""
+    anna, ben, _ = two
+    mine, theirs = anna.claim()["claim"], ben.claim()["claim"]
+    people.invite(small, "anna")
+    for name in ("eccv-hit", "nosuch"):
+        assert anna.api("POST", f"/s/{name}/claim", {}).status_code == 401
+        assert anna.post(f"/s/{name}/claim", {}).status_code == 401
+    for claim in (mine, theirs, "f" * 32):
+        assert anna.api("POST", f"/h/{claim}/submit", {"answers": []}).status_code == 401
+
+
 @pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])
 def test_looking_at_a_link_opens_nothing(small, path):
     """Chat programs and mail scanners ask for what is in messages, by GET and by HEAD."""
@@ -402,6 +414,18 @@ def test_whoever_is_too_fast_is_told_to_wait(small):
     assert set(found[:4]) == {200}
     assert found[-1] == 429
     assert anna.get("/s/eccv-hit").status_code == 429
+
+
+def test_a_session_that_is_over_slows_nobody_down(small):
+    """Who was invited again, since somebody else had their link, is not kept from work by the other one."""
+    a_study(small)
+    app = site_of(small, requests=Rate(1, 5, now=lambda: 0.0)).app
+    thief = Browser(app).enter(small, "anna")
+    anna = Browser(app).enter(small, "anna")
+    found = [thief.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(9)]
+    assert found == [401] * 5 + [429] * 4
+    assert anna.post("/s/eccv-hit/agree", {}).status_code == 303
+    assert anna.api("POST", "/s/eccv-hit/claim", {}).status_code == 200
 
 
 def test_only_so_many_come_in_from_one_address(small):

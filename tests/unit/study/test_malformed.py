@@ -1,7 +1,9 @@
 """Requests as no browser sends them: strange addresses, methods, bodies and hosts are refused, never an accident of the server."""
 
 import json
+import re
 import socket
+import sys
 import threading
 import time
 
@@ -9,7 +11,8 @@ import pytest
 import uvicorn
 from starlette.routing import Route
 
-from crossmatch.study.serve import LOOPBACK, names
+from crossmatch.core.errors import WrongWords
+from crossmatch.study.serve import LOOPBACK, SWITCH_S, names, serve
 from crossmatch.study.verify import verify
 from crossmatch.study.web.app import ROUTES, make_app
 from crossmatch.study.web.guard import HEADERS, LARGEST
@@ -259,7 +262,7 @@ def test_a_size_that_is_none_is_refused(anna, size):
 # Hosts
 
 
-def test_on_loopback_only_names_of_loopback_are_known(small):
+def test_on_loopback_only_toldof_loopback_are_known(small):
     """A page of another site can make its own name lead here (DNS rebinding); then the origin and the host are equal."""
     link = link_of(small, a_study(small))
     visitor = Browser(make_app(small, hosts=names("127.0.0.1", "")))
@@ -281,7 +284,7 @@ def test_on_loopback_only_names_of_loopback_are_known(small):
         assert visitor.post(f"/join/{link}", {}, headers={"host": host, "origin": f"http://{host}"}).status_code in (403, 421)
 
 
-def test_the_names_of_a_service_are_those_by_which_people_come():
+def test_the_toldof_a_service_are_those_by_which_people_come():
     assert names("127.0.0.1", "") == LOOPBACK
     assert names("127.0.0.1", "https://study.example/x") == (*LOOPBACK, "study.example")
     assert names("0.0.0.0", "https://Study.example:8443") == (*LOOPBACK, "study.example")
@@ -382,10 +385,70 @@ def test_headers_without_end_are_cut_off(port):
     assert spoken(port, large).startswith(b"HTTP/1.1 200")
 
 
+def test_headers_behind_a_body_are_cut_off_too(port):
+    head = (
+        b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked"
+    )
+    for body in (b"", b"4\r\na=b&\r\n"):
+        for endless in (b"x-much: " + b"x" * (LARGEST_HEAD * 8), b"x-many: y\r\n" * LARGEST_HEAD):
+            assert spoken(port, head + b"\r\n\r\n" + body + b"0\r\n" + endless, 2.0).startswith(b"HTTP/1.1 400")
+    few = head + b"\r\nConnection: close\r\n\r\n3\r\na=b\r\n0\r\nx-few: y\r\n\r\n"
+    assert spoken(port, few).startswith(b"HTTP/1.1 404")
+
+
+def test_a_request_behind_a_large_one_is_no_large_head(port):
+    """Both in one go, as far as the first lines of the second one, or without the last ones of the first."""
+    head = b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    plain = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n186a0\r\n" + b"x" * 100_000 + b"\r\n0\r\n"
+    second, end = b"GET /alive HTTP/1.1\r\nHost: localhost\r\n", b"Connection: close\r\n\r\n"
+    for now, later in ((plain + second, end), (chunked, b"\r\n" + second + end)):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as talk:
+            talk.sendall(now)
+            time.sleep(0.3)
+            talk.sendall(later)
+            heard = b"".join(iter(lambda talk=talk: talk.recv(65_536), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", heard) == [b"404", b"200"]
+
+
+def test_a_request_toldone_host(port):
+    """Else what is checked might be another one than what is used."""
+    for told in (
+        b"Host: localhost\r\nHost: evil.example",
+        b"Host: evil.example\r\nHost: localhost",
+        b"Host: localhost\r\nHost: localhost",
+    ):
+        said = b"GET /alive HTTP/1.1\r\n" + told + b"\r\nConnection: close\r\n\r\n"
+        assert spoken(port, said).startswith(b"HTTP/1.1 400")
+
+
+def test_who_asks_to_speak_something_else_is_answered_and_let_go(port):
+    """What follows would not be read, so the connection ends and nobody waits for an answer on it."""
+    said = b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    began = time.monotonic()
+    assert spoken(port, said).startswith(b"HTTP/1.1 200")
+    assert time.monotonic() - began < 2.0
+
+
 def test_what_is_said_of_the_server_is_little(port):
     answer = spoken(port, b"GET /nosuch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert b"404" in answer
     assert b"traceback" not in answer.lower()
+
+
+def test_who_has_served_computes_on_as_before(small, monkeypatch):
+    """Threads change places faster while a campaign is served, and no longer."""
+    seen, before = [], sys.getswitchinterval()
+    monkeypatch.setattr("uvicorn.Server.run", lambda _: seen.append(sys.getswitchinterval()))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(WrongWords, match="is taken"):
+            serve(small.folder, port=taken.getsockname()[1])
+    assert sys.getswitchinterval() == before
+    serve(small.folder, port=0)
+    assert seen == [pytest.approx(SWITCH_S)]
+    assert sys.getswitchinterval() == before
 
 
 def test_headers_are_required_of_every_answer(anna):

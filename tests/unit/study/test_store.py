@@ -10,6 +10,9 @@ import pytest
 from sqlalchemy import insert, select, text
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.study import people
+from crossmatch.study.begin import NewItem, create_study
+from crossmatch.study.design import load_design
 from crossmatch.study.schema import person
 from crossmatch.study.store import create, described, open_campaign
 from crossmatch.study.verify import verify
@@ -96,6 +99,27 @@ def test_a_folder_that_only_looks_begun_is_left_alone(tmp_path):
     with pytest.raises(WrongWords, match="is there and is no campaign"):
         create(tmp_path)
     assert (tmp_path / "secret").read_text() == "diary"
+
+
+@pytest.mark.parametrize("what", ["study", "person", "no database"])
+def test_a_campaign_that_lost_its_description_is_not_begun_anew(tmp_path, what):
+    """A study of captions has no pictures, so that its folder looks like one that was just begun."""
+    with new_campaign(tmp_path / "c") as made:
+        if what == "study":
+            create_study(made, load_design("sts", []), [NewItem("a", (), ("one", "another"))])
+        elif what == "person":
+            people.invite(made, "anna")
+    if what == "no database":
+        (tmp_path / "c" / "campaign.db").write_text("somebody's own" * 99)
+    held = (tmp_path / "c" / "campaign.toml").read_text()
+    (tmp_path / "c" / "campaign.toml").unlink()
+    with pytest.raises(WrongWords, match="is there and is no campaign"):
+        create(tmp_path / "c")
+    if what == "study":
+        (tmp_path / "c" / "campaign.toml").write_text(held)
+        again = open_campaign(tmp_path / "c")
+        assert verify(again)
+        again.close()
 
 
 def test_what_is_no_campaign_says_how_to_make_one(tmp_path):

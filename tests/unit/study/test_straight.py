@@ -1,13 +1,19 @@
 """Statements sent straight to the driver say what SQLAlchemy would have said, on both databases."""
 
+import threading
+import time
+
+import psycopg
 import pytest
 from sqlalchemy import Text, cast, insert, select
+from sqlalchemy.exc import DBAPIError
 
 from crossmatch.study import queries
-from crossmatch.study.assign import claim_hit, keep_draft
+from crossmatch.study.assign import Nothing, claim_and_load, claim_hit, keep_draft, submit
 from crossmatch.study.schema import event, head, item, member, person
 from crossmatch.study.straight import ask, ask_all, write_all, write_rows
-from study_lab import a_study, someone
+from crossmatch.study.verify import verify
+from study_lab import a_study, answers_to, book, database_of, in_parallel, new_campaign, someone
 
 
 @pytest.fixture
@@ -123,3 +129,38 @@ def test_many_rows_are_as_by_sqlalchemy(campaign):
         assert connection.execute(select(item.c.key).where(item.c.id == 901)).scalar_one() == f"{odd}1"
     assert fast == slow
     assert len(fast) == 2
+
+
+def test_a_server_that_ends_connections_loses_and_doubles_nothing(request, tmp_path):
+    """Amid statements that were sent together, amid transactions of several, at their end: whoever tries again goes on."""
+    with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
+        study = a_study(campaign, "recipe.batch=1", "recipe.people=2", items=20)
+        people, told = [someone(campaign, study) for _ in range(4)], []
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+
+        def storm():
+            with psycopg.connect(request.getfixturevalue("postgres_url"), autocommit=True) as other:
+                for _ in range(40):
+                    time.sleep(0.03)
+                    other.execute(end)
+
+        def labour(who):
+            while True:
+                try:
+                    held = claim_and_load(campaign, study, who)
+                    submit(campaign, held.claim, who, answers_to(held))
+                    told.append(held.claim)
+                except Nothing:
+                    return
+                except (DBAPIError, psycopg.Error):
+                    time.sleep(0.01)
+
+        ended = threading.Thread(target=storm)
+        ended.start()
+        made = in_parallel([lambda who=who: labour(who) for who in people])
+        ended.join()
+        assert made == [None] * 4
+        assert {*told} <= {*book(campaign, study).answers}
+        assert len(book(campaign, study).answers) == 40
+        assert verify(campaign)[0].answers == 40
+        assert campaign.engine.pool.checkedout() == 0

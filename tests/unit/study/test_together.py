@@ -1,5 +1,6 @@
 """Work of several threads in one transaction: it is done in order, fails alone, and is answered once it is on the disk."""
 
+import signal
 import threading
 import time
 
@@ -8,9 +9,10 @@ from sqlalchemy import event as happening
 from sqlalchemy import insert, select
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import together
+from crossmatch.study import assign, together
 from crossmatch.study.schema import person
-from study_lab import in_parallel
+from crossmatch.study.verify import verify
+from study_lab import a_study, in_parallel, row_of, someone
 
 
 def put(name, fail=None):
@@ -59,7 +61,7 @@ class Held:
         self.thread.join()
 
 
-def gathered(campaign, jobs):
+def gathered(campaign, jobs, meanwhile=lambda: None):
     """What each job gives if all of them come while another transaction is open."""
     out = []
     with Held(campaign):
@@ -67,6 +69,7 @@ def gathered(campaign, jobs):
         rest.start()
         while len(campaign.together._waiting) < len(jobs):
             time.sleep(0.001)
+        meanwhile()
     rest.join()
     return out
 
@@ -121,3 +124,123 @@ def test_nobody_is_told_before_all_is_on_the_disk(campaign):
         return f"p{n}" in names(campaign)
 
     assert all(in_parallel([lambda n=n: written(n) for n in range(16)]))
+
+
+def test_who_is_refused_before_anything_is_written_undoes_nobodys_work(campaign):
+    refusal = CrossmatchError("not for you")
+    made = gathered(campaign, [put("a"), lambda _: together.Refusal(refusal), put("c")])
+    assert made[1] is refusal
+    assert sorted(names(campaign)) == ["a", "c"]
+
+
+def test_who_asks_in_vain_slows_nobody_down(campaign, commits):
+    """They claim where they may not, submit what is no answer or another's, keep drafts of nothing: one transaction for all."""
+    study = a_study(campaign, "recipe.batch=1", items=20)
+    busy, done, idle = (someone(campaign, study) for _ in range(3))
+    stranger = someone(campaign, a_study(campaign, name="another"))
+    mine = assign.claim_hit(campaign, study, busy)
+    jobs = [
+        lambda: assign.claim_hit(campaign, study, done),
+        lambda: assign.claim_hit(campaign, study, stranger),
+        lambda: assign.claim_and_load(campaign, study, idle, sessions=7),
+        lambda: assign.submit(campaign, mine, busy, [{"match": "perhaps"}]),
+        lambda: assign.submit(campaign, mine, stranger, [{"match": "yes"}]),
+        lambda: assign.submit(campaign, mine, busy, [{"match": "yes"}], sessions=7),
+        lambda: assign.keep_draft(campaign, mine, stranger, 1, []),
+        lambda: assign.keep_draft(campaign, mine, busy, 1, [None]),
+    ]
+    commits.clear()
+    with Held(campaign):
+        out = []
+        rest = threading.Thread(target=lambda: out.extend(in_parallel(jobs)))
+        rest.start()
+        while len(campaign.together._waiting) < len(jobs):
+            time.sleep(0.001)
+    rest.join()
+    kinds = [type(one).__name__ for one in out]
+    assert kinds == ["str", "Nothing", "Ended", "CrossmatchError", "NotYours", "Ended", "NotYours", "NoneType"]
+    assert len(commits) == 2
+    assert [one.answers for one in verify(campaign)] == [0, 0]
+    assert row_of(campaign, out[0]).person == done
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_where_no_transaction_is_to_be_had_nobody_waits_for_all_others(campaign, times):
+    """Once may be a connection that the server has closed. Then each would wait as long as the one before, for nothing."""
+    tried = []
+
+    def fail(*_):
+        tried.append(1)
+        if len(tried) <= times:
+            raise OSError("database is locked")
+
+    made = gathered(campaign, [put(f"p{n}") for n in range(9)], lambda: happening.listen(campaign.engine, "checkout", fail))
+    if times == 1:
+        assert len(set(made)) == 9
+    else:
+        assert [str(one) for one in made] == ["database is locked"] * 9
+        assert len(tried) == 2
+    tried += [1] * 99
+    assert campaign.write(put("z"))
+    assert len(names(campaign)) == (10 if times == 1 else 1)
+
+
+def test_who_is_done_by_itself_is_told_at_once(small):
+    """And not when all others are done, too."""
+    told = threading.Event()
+    works = [put("a", CrossmatchError("not for you")), put("b"), lambda _: told.wait(10)]
+    then = [lambda: None, told.set, lambda: None]
+    made = [None] * 3
+
+    def job(n):
+        made[n] = in_parallel([lambda: small.write(works[n])])[0]
+        then[n]()
+
+    with Held(small):
+        jobs = [threading.Thread(target=job, args=(n,)) for n in range(3)]
+        for n, each in enumerate(jobs):
+            each.start()
+            while len(small.together._waiting) <= n:
+                time.sleep(0.001)
+    for each in jobs:
+        each.join()
+    assert [type(one) for one in made] == [CrossmatchError, int, bool]
+    assert made[2]
+
+
+def test_whoever_is_interrupted_keeps_nobody_from_leading(small):
+    done = []
+    with Held(small):
+        main = threading.main_thread().ident
+        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            small.write(put("interrupted"))
+    other = threading.Thread(target=lambda: done.append(small.write(put("other"))), daemon=True)
+    other.start()
+    other.join(10)
+    assert done
+    assert names(small) == ["other"]
+
+
+def test_who_is_interrupted_while_leading_tells_nobody_that_it_is_done(small):
+    made = []
+
+    def others(held):
+        while not small.together._waiting:
+            time.sleep(0.001)
+        rest = threading.Thread(target=lambda: made.extend(in_parallel([lambda n=n: small.write(put(f"p{n}")) for n in range(3)])))
+        rest.start()
+        while len(small.together._waiting) < 4:
+            time.sleep(0.001)
+        held.go.set()
+        rest.join()
+
+    with Held(small) as held:
+        behind = threading.Thread(target=others, args=(held,))
+        behind.start()
+        with pytest.raises(KeyboardInterrupt):
+            small.write(put("interrupted", KeyboardInterrupt()))
+    behind.join()
+    assert [type(one) for one in made] == [RuntimeError] * 3
+    assert names(small) == []
+    assert small.write(put("z"))

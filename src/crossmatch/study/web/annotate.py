@@ -138,7 +138,7 @@ def _limit_entry(site: Site, request: Request) -> None:
 
 def _known(site: Site, request: Request) -> Visitor:
     who = require(site.campaign, request)
-    _limit(site, who.person.id)
+    site.limit(who.person.id, who.person.sessions)
     return who
 
 
@@ -147,14 +147,9 @@ def _signed(site: Site, request: Request, token: object) -> Session:
     who = session(site.campaign, request)
     if who is None:
         raise Refused(401, UNKNOWN)
-    _limit(site, who.person)
+    site.limit(who.person, who.number)
     require_own(request, who, token)
     return who
-
-
-def _limit(site: Site, person_id: int) -> None:
-    if not site.requests.take(str(person_id)):
-        raise Refused(429, "that was too fast. Wait a moment, and try again.")
 
 
 def named(connection: Connection, name: str) -> Any:
@@ -222,9 +217,12 @@ async def claim(request: Request) -> Response:
 
     def done() -> Response:
         who = _signed(site, request, token)
-        number = number_of(site.campaign, request.path_params["study"])
         try:
+            number = number_of(site.campaign, request.path_params["study"])
             held = assign.claim_and_load(site.campaign, number, who.person, who.number)
+        except NotYours:
+            require(site.campaign, request)  # a session that is over is told nothing, not even which studies there are
+            raise
         except Nothing as error:  # perhaps since the study is not theirs
             return _nothing(site, request, require(site.campaign, request), error, api)
         return JSONResponse(payload(held)) if api else see(f"/h/{held.claim}")
@@ -297,7 +295,11 @@ async def submit(request: Request) -> Response:
     def done() -> Response:
         who = _signed(site, request, request.headers.get(HEADER))
         given = (told.get("answers"), told.get("seconds"))
-        receipt = assign.submit(site.campaign, request.path_params["claim"], who.person, *given, sessions=who.number)
+        try:
+            receipt = assign.submit(site.campaign, request.path_params["claim"], who.person, *given, sessions=who.number)
+        except NotYours:
+            require(site.campaign, request)
+            raise
         return JSONResponse({"again": receipt.again, "late": receipt.late, "counted": receipt.counted, "passed": receipt.passed})
 
     return await run_in_threadpool(done)

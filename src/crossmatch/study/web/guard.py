@@ -281,6 +281,8 @@ class Guarded:
     def _refused(self, scope: Scope) -> Refused | None:
         """Why a request is not even looked at."""
         given = {name: value.decode("latin-1") for name, value in scope["headers"] if name in (b"host", b"content-length")}
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:  # which of them would count?
+            return Refused(400, "the request names more than one host.")
         host = _name(given.get(b"host", ""))
         if self.hosts and host not in self.hosts:  # a name that somebody else made point here
             return Refused(

@@ -76,8 +76,7 @@ async def done(request: Request, roles: tuple[str, ...], act: Callable[[Site, Vi
 
 def _staff(site: Site, request: Request, *roles: str) -> Visitor:
     who = require(site.campaign, request, *roles)
-    if not site.requests.take(str(who.person.id)):
-        raise Refused(429, "that was too fast. Wait a moment, and try again.")
+    site.limit(who.person.id, who.person.sessions)
     return who
 
 

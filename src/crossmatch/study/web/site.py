@@ -42,6 +42,11 @@ class Site:
         )
     )
 
+    def limit(self, person_id: int, sessions: int) -> None:
+        """A rate for each person; one of its own for sessions that are over, which must not slow down those that hold."""
+        if not self.requests.take(f"{person_id}/{sessions}"):
+            raise Refused(429, "that was too fast. Wait a moment, and try again.")
+
     def page(self, template: str, who: Visitor | None, code: int = 200, /, **told: Any) -> HTMLResponse:
         """A page from its template; every text in it is escaped."""
         text = self.templates.get_template(template).render(who=who, csrf=who.csrf if who else "", **told)
