@@ -87,7 +87,10 @@ def chain_of(result: Path, earlier: Sequence[Path]) -> Chain:
     chain = Chain(tuple(link_of(folder) for folder in ([result] if has else []) + list(earlier)))
     stray = next(iter(chain.strays), None) if has else None
     if stray is not None:
-        raise CrossmatchError(f"nothing in {result} was made from {stray.folder} ({stray.name}) as it is now. Leave it out.")
+        raise CrossmatchError(
+            f"nothing in {result} was made from {stray.folder} ({stray.name}) as it is now. Leave it out, or name the step between "
+            "them, too."
+        )
     return chain
 
 

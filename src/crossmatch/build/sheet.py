@@ -86,7 +86,7 @@ def _steps(chain: Chain) -> list[str]:
     rows = []
     for one in chain.links:
         read = [f"{SHORTER.sub('', what)} `{_named(named)}`{_whose(chain, one, named)}" for what, named in one.inputs.items()]
-        rows.append((one.name, f"`{one.hash[:16]}`", "; ".join(read) or "–", _how(one)))
+        rows.append((one.name, f"`{one.hash[:16]}`", "; ".join(read) or "–", how(one)))
     return [
         *_table(("step", "hash", "made from", "how"), rows), "",
         "A hash behind which a step stands was compared with the files of that step; the others are as the manifests tell.",
@@ -103,11 +103,13 @@ def _whose(chain: Chain, reader: Link, named: str) -> str:
     return f" ({found.name})" if found else ""
 
 
-def _how(one: Link) -> str:
+def how(one: Link) -> str:
+    """How a step or a study came to its rows, in a few words."""
     if one.is_study:
         return f"preset {one.told['preset']}, answers combined by {one.told['combine']}, crossmatch {one.told['crossmatch']}"
     options = ", ".join(f"{key} {_short(value)}" for key, value in one.told["options"].items())
-    return f"{options}; seed {one.told['seed']}, {one.told['rows']:,} rows, crossmatch {one.told['crossmatch']}"
+    made = f"seed {one.told['seed']}, {one.told['rows']:,} rows, crossmatch {one.told['crossmatch']}"
+    return f"{options}; {made}" if options else made
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ from crossmatch.build.files import Asked, hash_of, manifest, written
 from crossmatch.build.merge import merge
 from crossmatch.build.pool import Pooling, pool
 from crossmatch.build.provenance import chain_of, link_of, people_of
-from crossmatch.build.sheet import _bias
+from crossmatch.build.sheet import _bias, how
 from crossmatch.build.verdicts import read_said
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -212,6 +212,9 @@ def test_a_step_that_changed_nothing_stands_in_the_chain_beside_what_it_read(tmp
     refined = step("refine", negatives=hash_of(formatted))
     for earlier in ([formatted, negatives], [negatives, formatted]):
         assert {one.name for one in chain_of(refined, earlier).links} == {"refine", "format", "negatives"}
+    assert how(link_of(negatives)).startswith("seed 0, 1 rows")  # where there are no options, none are told
+    with pytest.raises(CrossmatchError, match="name the step between"):
+        chain_of(step("other", refined="f" * 16), [refined])
 
 
 def test_a_chain_that_does_not_hold_is_refused(made: Path):
