@@ -1,7 +1,7 @@
 """Statements of claiming and submitting, straight to the database's driver.
 
-SQLAlchemy writes them, once for each kind of database. To have it run them as well would take several times as long as the database
-itself, and PostgreSQL would be waited for after each; here those that need nothing of each other are sent together.
+SQLAlchemy writes them, once for each kind of database. To have it run them as well would take longer than the database itself, and
+PostgreSQL would be waited for after each; here those that need nothing of each other are sent together.
 """
 
 from __future__ import annotations
