@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -24,13 +24,12 @@ from crossmatch.study.design import Design, check_answer
 from crossmatch.study.schema import claim, draft, exclusion, hit, member, slot, study
 from crossmatch.study.shown import Hit, NotYours, as_declared, as_hit, design_of, hit_asked, load_hit, require_session, right
 from crossmatch.study.straight import ask, ask_all, write_all
-from crossmatch.study.together import Refusal
+from crossmatch.study.together import refusable
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
     from crossmatch.study.straight import Asked
 
-T = TypeVar("T")
 Verdict = Literal["approve", "reject", "reassign"]
 VERDICTS: tuple[Verdict, ...] = ("approve", "reject", "reassign")
 UNDO: Literal["undo"] = "undo"  # takes a verdict back
@@ -70,26 +69,7 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
 
 def claim_and_load(campaign: Campaign, study_id: int, person_id: int, sessions: int | None = None) -> Hit:
     """The HIT that the person has not finished, or else the first that is free for them; `sessions` must still be theirs."""
-    return campaign.write(_asking(lambda connection: _claim(connection, study_id, person_id, sessions, campaign.now())))
-
-
-def _asking(work: Callable[[Connection], T]) -> Callable[[Connection], T | Refusal]:
-    """Work that is refused, if it is, before it has written anything: then what others did in its transaction stays.
-
-    SQLite counts what was written, so that whatever breaks this rule is undone there, and seen by tests.
-    """
-
-    def done(connection: Connection) -> T | Refusal:
-        raw: Any = connection.connection.dbapi_connection
-        before = getattr(raw, "total_changes", 0)
-        try:
-            return work(connection)
-        except CrossmatchError as error:
-            if getattr(raw, "total_changes", 0) != before:
-                raise RuntimeError(f"refused after something was written: {error}") from error
-            return Refusal(error)
-
-    return done
+    return campaign.write(refusable(lambda connection: _claim(connection, study_id, person_id, sessions, campaign.now())))
 
 
 def _claim(connection: Connection, study_id: int, person_id: int, sessions: int | None, now: float) -> Hit:
@@ -216,7 +196,7 @@ def submit(
 ) -> Receipt:
     """Take the answers to all items of a HIT, once: whoever submits again is told so, and the first answers stand."""
     told = (claim_id, person_id, given, seconds, sessions)
-    return campaign.write(_asking(lambda connection: _submit(connection, *told, campaign.now())))
+    return campaign.write(refusable(lambda connection: _submit(connection, *told, campaign.now())))
 
 
 def _submit(
@@ -332,7 +312,7 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
         renewed = ask(connection, queries.RENEW_SLOT, longer).first
         return None if renewed is None else float(renewed.lease)
 
-    return campaign.write(_asking(kept))
+    return campaign.write(refusable(kept))
 
 
 # -- reviewing

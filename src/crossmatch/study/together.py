@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from crossmatch.core.errors import CrossmatchError
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -30,6 +32,25 @@ class Refusal:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+def refusable(work: Callable[[Connection], T]) -> Callable[[Connection], T | Refusal]:
+    """Work that is refused, if it is, before it has written anything: then what others did in its transaction stays.
+
+    SQLite counts what was written, so that whatever breaks this rule is undone there, and seen by tests.
+    """
+
+    def done(connection: Connection) -> T | Refusal:
+        raw: Any = connection.connection.dbapi_connection
+        before = getattr(raw, "total_changes", 0)
+        try:
+            return work(connection)
+        except CrossmatchError as error:
+            if getattr(raw, "total_changes", 0) != before:
+                raise RuntimeError(f"refused after something was written: {error}") from error
+            return Refusal(error)
+
+    return done
 
 
 class Asked:
