@@ -9,7 +9,8 @@ synchronous=FULL, PostgreSQL with fsync). The service is a process of its own, a
 requests, so that 20 people who wait for 200 ms on average make 100 judgements a second and no more. `errors` are answers other
 than 200 (nothing is tried twice), `overshoot` are HITs with more answers than were asked for; afterwards the events are replayed
 and compared (`study verify`). `service_cpu_ms` is the processor time of the service for one judgement, its start included: it tells
-more than the clock where others use the machine too (`load_average`).
+more than the clock where others use the machine too (`load_average`). `stolen_pct` is the share of the machine's time that the host
+gave to others meanwhile: where it is not small, the clock tells as much of them as of the service.
 
 The other cases: 100,000 items from a jsonl file in a new study, five answers wanted to each (limit: 60 s), and the owner's page of
 that study (limit: 1 s; the slowest of several visits, the first included).
@@ -115,6 +116,15 @@ def cpu_of_services():
     return spent.ru_utime + spent.ru_stime
 
 
+def stolen():
+    """Ticks of the machine's processors so far: all of them, and those that its host gave to others. Nought where nobody tells."""
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return 0, 0
+    return sum(ticks), ticks[7]
+
+
 def judged(folder, database, kind, annotators, judgements):
     campaign = campaign_of(folder, database, judgements)
     one = find_study(campaign)
@@ -129,10 +139,10 @@ def judged(folder, database, kind, annotators, judgements):
         for each in people:
             each.start()
         gate.wait()
-        begun = time.perf_counter()
+        begun, ticks = time.perf_counter(), stolen()
         for each in people:
             each.join()
-        seconds = time.perf_counter() - begun
+        seconds, (every, others) = time.perf_counter() - begun, np.subtract(stolen(), ticks)
     spent = cpu_of_services() - before
     with campaign.reading() as connection:
         far = progress(connection, one.id)
@@ -144,6 +154,7 @@ def judged(folder, database, kind, annotators, judgements):
         p95_ms=round(1000 * float(np.percentile(times, 95)), 1), p95_request_ms=round(1000 * float(np.percentile(requests, 95)), 1),
         errors=len(errors), overshoot=overshoot(campaign),
         service_cpu_ms=round(1000 * spent / max(len(times), 1), 1), load_average=round(os.getloadavg()[0], 1),
+        stolen_pct=round(100 * float(others) / max(float(every), 1.0), 1),
         missing=far.open + far.held, chain="holds", first_error=errors[0] if errors else "",
     )  # fmt: skip
     campaign.close()

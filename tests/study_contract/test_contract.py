@@ -26,8 +26,8 @@ import pytest
 from sqlalchemy import func, select
 
 from crossmatch.study import people
-from crossmatch.study.assign import VERDICTS, review
 from crossmatch.study.schema import claim, hit_item, item, slot
+from crossmatch.study.verdicts import VERDICTS, review
 from crossmatch.study.verify import verify
 from postgres_server import fresh_database
 from study_lab import GOLDEN, a_study, book, new_campaign

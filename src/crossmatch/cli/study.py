@@ -238,8 +238,8 @@ def verify_command(folder: Path) -> None:
 @click.option("--reopen", is_flag=True, help="Open it again instead.")
 def close_command(folder: Path, name: str, reopen: bool) -> None:
     """Hand out no more HITs; what people have is still taken."""
-    from crossmatch.study.assign import set_open
     from crossmatch.study.said import find_study
+    from crossmatch.study.verdicts import set_open
 
     campaign = _opened(folder)
     one: Study = find_study(campaign, name)

@@ -1,4 +1,4 @@
-"""Who gets what: claims, submissions and reviews. Each is one transaction, and each decision one statement in it.
+"""Who gets what: claims, drafts and submissions. Each is one transaction, and each decision one statement in it.
 
 - A slot is one answer that is wanted of a HIT. It is open, held by a person until its lease ends, under review, or done.
 - A person who holds a HIT gets it again, in the same order, until it is submitted or another one has taken it over.
@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -21,18 +21,28 @@ from sqlalchemy.dialects import postgresql, sqlite
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events, queries
 from crossmatch.study.design import Design, check_answer
-from crossmatch.study.schema import claim, draft, exclusion, hit, member, slot, study
-from crossmatch.study.shown import Hit, NotYours, as_declared, as_hit, design_of, hit_asked, load_hit, require_session, right
-from crossmatch.study.straight import ask, ask_all, write_all
-from crossmatch.study.together import refusable
+from crossmatch.study.schema import claim, draft, exclusion, hit, member, study
+from crossmatch.study.shown import (
+    Hit,
+    NotYours,
+    as_declared,
+    as_hit,
+    design_of,
+    facts_of,
+    items_of,
+    load_hit,
+    new_hit,
+    require_session,
+    right,
+)
+from crossmatch.study.straight import ask, write_all
+from crossmatch.study.together import Steps, refusable
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
     from crossmatch.study.straight import Asked
 
-Verdict = Literal["approve", "reject", "reassign"]
-VERDICTS: tuple[Verdict, ...] = ("approve", "reject", "reassign")
-UNDO: Literal["undo"] = "undo"  # takes a verdict back
+Load = Callable[[], Hit]  # what is left to do once a claim is on the disk
 LEASES = 4  # for so many a HIT is kept while drafts of it come; a page that is left open must not keep it from others for ever
 
 
@@ -42,10 +52,6 @@ class Nothing(CrossmatchError):  # noqa: N818 - there is nothing to be had, whic
     def __init__(self, why: str, text: str) -> None:
         self.why = why
         super().__init__(text)
-
-
-class NotReviewed(CrossmatchError):  # noqa: N818 - it says what was not done
-    """What a reviewer said cannot be: the HIT is their own, or has gone to another person."""
 
 
 @dataclass(frozen=True)
@@ -69,29 +75,41 @@ def claim_hit(campaign: Campaign, study_id: int, person_id: int) -> str:
 
 def claim_and_load(campaign: Campaign, study_id: int, person_id: int, sessions: int | None = None) -> Hit:
     """The HIT that the person has not finished, or else the first that is free for them; `sessions` must still be theirs."""
-    return campaign.write(refusable(lambda connection: _claim(connection, study_id, person_id, sessions, campaign.now())))
+    asked = (study_id, person_id, sessions)
+    load = campaign.write(refusable(lambda connection: _claim(connection, *asked, campaign.now())), whose=person_id)
+    return load()  # others write again meanwhile
 
 
-def _claim(connection: Connection, study_id: int, person_id: int, sessions: int | None, now: float) -> Hit:
-    design, token = design_of(connection, study_id), secrets.token_hex(16)
+def _claim(connection: Connection, study_id: int, person_id: int, sessions: int | None, now: float) -> Steps[Load]:
+    known, token = facts_of(connection, study_id), secrets.token_hex(16)
+    design = known.design
     asked = {"its_person": person_id, "its_study": study_id, "its_sessions": sessions, "its_now": now}
     asked |= {"its_limit": design.recipe.hits_per_person or queries.NO_LIMIT}
-    taking = {**asked, "its_claim": token, "its_lease": now + 60 * design.recipe.lease_minutes}
-    begun, taken = ask_all(connection, (queries.BEGUN, asked), (queries.TAKE_SLOT, taking))
+    lease = now + 60 * design.recipe.lease_minutes
+    taking = {**asked, "its_claim": token, "its_lease": lease}
+    begun, taken = yield (queries.BEGUN, asked), (queries.TAKE_SLOT, taking)
     if begun.first is None:
         raise NotYours("there is no such person. Join the study first.")
     require_session(begun.first, sessions)
     held = next((one for one in begun.rows if one.theirs), None)
     if held is not None:
         _keep(connection, held, design, now)
-        return load_hit(connection, held.id, person_id)
+        return _as_it_is(connection, held.id, person_id)
     if taken.first is None:
-        quiz = _free_quiz(connection, design, asked)
-        return _write_claim(connection, token, begun.first, now, asked, quiz)
+        _write_claim(connection, token, begun.first, now, asked, _free_quiz(connection, design, asked))
+        return _as_it_is(connection, token, person_id)
     before = next((one.id for one in begun.rows if one.hit == taken.first.hit), None)
-    return _write_claim(
-        connection, before or token, begun.first, now, asked, taken.first.hit, taken.first, again=before is not None
-    )
+    _write_claim(connection, before or token, begun.first, now, asked, taken.first.hit, taken.first, again=before is not None)
+    if before is not None:
+        return _as_it_is(connection, before, person_id)
+    items = yield from items_of(connection, taken.first.hit)
+    return lambda: new_hit(known, items, token, person_id, taken.first, lease)
+
+
+def _as_it_is(connection: Connection, claim_id: str, person_id: int) -> Load:
+    """A HIT with its draft, as it is at this moment."""
+    found = load_hit(connection, claim_id, person_id)
+    return lambda: found
 
 
 def _write_claim(
@@ -103,7 +121,7 @@ def _write_claim(
     hit_id: int,
     taken: Any = None,
     again: bool = False,
-) -> Hit:
+) -> None:
     """Write down a claim on a slot that was taken, or on a quiz, and that this person has had its items.
 
     Who had lost this HIT has the same claim again, or they could submit it twice.
@@ -116,9 +134,8 @@ def _write_claim(
         new = [(each, {"its_claim": token, "its_slot": taken.id}) for each in (queries.MOVE_CLAIM, queries.MOVE_SLOT)]
     else:
         new = [(queries.NEW_CLAIM, {**its, "its_id": token, "its_at": now}), (queries.BAR_LIKES[connection.dialect.name], its)]
-    _, told = events.follow(last, study_id, now, "claim", person_id, token, hit=hit_id, **place)
-    _, found = write_all(connection, *new, *told, then=hit_asked(token))
-    return as_hit(connection, token, person_id, *found)
+    _, told = events.follow(connection, last, study_id, now, "claim", person_id, token, hit=hit_id, **place)
+    write_all(connection, *new, *told)
 
 
 def holds(connection: Connection, study_id: int, person_id: int) -> bool:
@@ -174,7 +191,8 @@ def _keep(connection: Connection, held: Any, design: Design, now: float) -> None
     if held.slot is not None:
         ended = held.lease < now
         lease = now + 60 * design.recipe.lease_minutes if ended else max(held.lease, _renewed(held, design, now))
-        ask(connection, queries.KEEP_SLOT, {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease})
+        longer = {"its_slot": held.slot, "its_claim": held.id, "its_lease": lease}
+        write_all(connection, (queries.KEEP_SLOT, longer), changing=(1,))  # else who came at the same moment has taken it over
 
 
 def _renewed(held: Any, design: Design, now: float) -> float:
@@ -196,7 +214,7 @@ def submit(
 ) -> Receipt:
     """Take the answers to all items of a HIT, once: whoever submits again is told so, and the first answers stand."""
     told = (claim_id, person_id, given, seconds, sessions)
-    return campaign.write(refusable(lambda connection: _submit(connection, *told, campaign.now())))
+    return campaign.write(refusable(lambda connection: _submit(connection, *told, campaign.now())), whose=person_id)
 
 
 def _submit(
@@ -207,10 +225,11 @@ def _submit(
     seconds: Sequence[float] | None,
     sessions: int | None,
     now: float,
-) -> Receipt:
-    claims, items = ask_all(connection, *hit_asked(claim_id))
-    held = as_hit(connection, claim_id, person_id, claims, items)
-    require_session(claims.first, sessions)
+) -> Steps[Receipt]:
+    (said,) = yield ((queries.LOAD_CLAIM, {"its_claim": claim_id}),)
+    row = said.first
+    held = yield from as_hit(connection, claim_id, person_id, row)
+    require_session(row, sessions)
     if held.submitted:
         return _receipt_again(connection, held)
     answers = checked_answers(held, given)
@@ -224,7 +243,7 @@ def _submit(
         "wrong": [one.key for one, answer in pairs if one.gold is not None and not right(one, answer)],
     }  # fmt: skip
     finish = _finish_quiz if held.quiz else _finish_hit
-    return finish(connection, held, claims.first, now, told)
+    return finish(connection, held, row, now, told)
 
 
 def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
@@ -243,7 +262,9 @@ def checked_answers(held: Hit, given: object) -> list[dict[str, Any]]:
 
 def _finish_quiz(connection: Connection, held: Hit, last: Any, now: float, told: dict[str, Any]) -> Receipt:
     passed = 1 - len(told["wrong"]) / len(held.items) >= held.design.recipe.quiz_share
-    number, event = events.follow(last, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told)
+    number, event = events.follow(
+        connection, last, held.study, now, "submit", held.person, held.claim, quiz=True, passed=passed, **told
+    )
     write_all(connection, *event, *_close_claim(held, now, number, counted=False, doubt=False))
     mine = (member.c.study == held.study, member.c.person == held.person)
     connection.execute(update(member).where(*mine).values(qualified=passed))
@@ -253,13 +274,14 @@ def _finish_quiz(connection: Connection, held: Hit, last: Any, now: float, told:
 def _finish_hit(connection: Connection, held: Hit, last: Any, now: float, told: dict[str, Any]) -> Receipt:
     counted = held.lease is not None  # else another has it by now
     late = held.lease is None or held.lease < now
-    number, event = events.follow(last, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told)
+    number, event = events.follow(
+        connection, last, held.study, now, "submit", held.person, held.claim, late=late, counted=counted, **told
+    )
     filled = {"its_slot": held.slot, "its_claim": held.claim, "its_state": "review" if told["wrong"] else "done"}
     closed = _close_claim(held, now, number, counted=counted, doubt=bool(told["wrong"]))
     mine = {"its_study": held.study, "its_person": held.person}
-    changed, _ = write_all(connection, (queries.FILL_SLOT, filled), *event, *closed, (queries.COUNT_SUBMITTED, mine))
-    if changed[0] != counted:
-        raise RuntimeError(f"the slot of {held.claim} changed in the hands of its only writer")
+    all_of_it = ((queries.FILL_SLOT, filled), *event, *closed, (queries.COUNT_SUBMITTED, mine))
+    write_all(connection, *all_of_it, changing=(int(counted),))
     return Receipt(held.claim, again=False, counted=counted, late=late)
 
 
@@ -294,8 +316,9 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
     Who answers is at work: the lease is renewed, up to `LEASES` of them after the claim. Until when, if it was renewed.
     """
 
-    def kept(connection: Connection) -> float | None:
-        row = ask(connection, queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}).first
+    def kept(connection: Connection) -> Steps[float | None]:
+        (said,) = yield ((queries.FIND_CLAIM, {"its_claim": claim_id, "its_person": person_id}),)
+        row = said.first
         if row is None:
             raise NotYours("there is no such page for you. Go back to the study, and begin again.")
         if row.submitted is not None:
@@ -312,77 +335,4 @@ def keep_draft(campaign: Campaign, claim_id: str, person_id: int, number: int, b
         renewed = ask(connection, queries.RENEW_SLOT, longer).first
         return None if renewed is None else float(renewed.lease)
 
-    return campaign.write(refusable(kept))
-
-
-# -- reviewing
-
-
-def review(campaign: Campaign, claim_id: str, reviewer: int | None, verdict: Verdict | Literal["undo"]) -> bool:
-    """What a reviewer says of a submitted HIT; whether its answers count afterwards.
-
-    approve     they count
-    reject      they do not count, are not paid, and the HIT is open for another person
-    reassign    they do not count, are paid, and the HIT is open for another person
-    undo        nothing was said: they count, or wait for a reviewer, as when they were submitted
-
-    Who undoes or approves what was rejected takes the slot back, or another one of the HIT, if one is still open.
-    """
-    if verdict not in (*VERDICTS, UNDO):
-        raise CrossmatchError(f"the verdict is {str(verdict)[:40]!r}; one of {', '.join((*VERDICTS, UNDO))} was expected.")
-    now = campaign.now()
-    with campaign.writing() as connection:
-        row = connection.execute(select(claim).where(claim.c.id == claim_id).with_for_update()).first()
-        if row is None or row.submitted is None or row.slot is None:
-            raise NotYours("there is no submitted HIT of this name. Reload the page.")
-        if reviewer is not None and answered(connection, reviewer, row.hit):
-            raise NotReviewed("you were given this HIT yourself, so another person must review it.")
-        if verdict == UNDO and row.verdict is None:
-            raise NotReviewed("nothing was said of this HIT yet, so there is nothing to undo. Reload the page.")
-        told = _free(connection, row) if verdict in ("reject", "reassign") else _count(connection, row, verdict)
-        said = None if verdict == UNDO else verdict
-        connection.execute(update(claim).where(claim.c.id == claim_id).values(verdict=said, counted=told["counted"]))
-        events.append(connection, row.study, now, "review", reviewer, claim_id, verdict=verdict, **told)
-        return bool(told["counted"])
-
-
-def answered(connection: Connection, person_id: int, hit_id: int) -> bool:
-    """Whether a person was given a HIT themselves: then they are no judge of it."""
-    mine = select(claim.c.id).where(claim.c.person == person_id, claim.c.hit == hit_id)
-    return connection.execute(mine.limit(1)).first() is not None
-
-
-def _free(connection: Connection, row: Any) -> dict[str, Any]:
-    """Open the slot of a HIT for another person, if these answers fill it."""
-    filled = (slot.c.id == row.slot, slot.c.claim == row.id, slot.c.state.in_(("review", "done")))
-    connection.execute(update(slot).where(*filled).values(state="open", person=None, claim=None, lease=0.0))
-    return {"counted": False}
-
-
-def _count(connection: Connection, row: Any, verdict: str) -> dict[str, Any]:
-    """Let the answers of a HIT count, if they did when they were submitted, and if its slot is still there for them."""
-    if not row.counted and not events.body(connection, row.study, row.event)["counted"]:
-        return {"counted": False}  # another had the HIT by then
-    free = select(slot.c.id, slot.c.number).where(slot.c.hit == row.hit, slot.c.state == "open")
-    nearest = free.order_by(slot.c.id != row.slot, slot.c.id).limit(1).with_for_update(skip_locked=True)
-    mine = select(slot.c.id, slot.c.number).where(slot.c.id == row.slot, slot.c.claim == row.id).with_for_update()
-    place = connection.execute(mine if row.counted else nearest).first()
-    if place is None and verdict == UNDO:
-        raise NotReviewed(
-            "the HIT has gone to another person meanwhile, so these answers cannot count again. Reassign it, and they are paid all "
-            "the same."
-        )
-    if place is None:
-        return {"counted": False}
-    state = "review" if verdict == UNDO and row.doubt else "done"
-    held = {"state": state, "person": row.person, "claim": row.id, "lease": None}
-    connection.execute(update(slot).where(slot.c.id == place.id).values(**held))
-    connection.execute(update(claim).where(claim.c.id == row.id).values(slot=place.id))
-    return {"counted": True, "slot": place.number}
-
-
-def set_open(campaign: Campaign, study_id: int, is_open: bool, by: int | None = None) -> None:
-    """Open or close a study: a closed one hands nothing out, and takes what was handed out."""
-    with campaign.writing() as connection:
-        connection.execute(update(study).where(study.c.id == study_id).values(open=is_open))
-        events.append(connection, study_id, campaign.now(), "open" if is_open else "close", by)
+    return campaign.write(refusable(kept), whose=person_id)

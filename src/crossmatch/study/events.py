@@ -13,6 +13,7 @@ import json
 from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Row, insert, select
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from crossmatch.study.straight import Asked
 
 FIRST = "0" * 64  # stands for the hash before the first event
+_ENDS: WeakKeyDictionary[Connection, dict[int, tuple[int, str]]] = WeakKeyDictionary()  # of the chains, in open transactions
 KINDS = ("new", "join", "consent", "claim", "submit", "review", "open", "close")
 
 
@@ -39,21 +41,35 @@ def append(
     connection: Connection, study: int, at: float, kind: str, person: int | None = None, claim: str | None = None, **body: Any
 ) -> int:
     """Write an event at the end of a study's chain, within the transaction of what it tells; its number."""
-    number, told = follow(ask(connection, queries.LAST_EVENT, {"its_study": study}).first, study, at, kind, person, claim, **body)
+    last = ask(connection, queries.LAST_EVENT, {"its_study": study}).first
+    number, told = follow(connection, last, study, at, kind, person, claim, **body)
     write_all(connection, *told)
     return number
 
 
 def follow(
-    row: Any, study: int, at: float, kind: str, person: int | None = None, claim: str | None = None, **body: Any
+    connection: Connection,
+    row: Any,
+    study: int,
+    at: float,
+    kind: str,
+    person: int | None = None,
+    claim: str | None = None,
+    **body: Any,
 ) -> tuple[int, list[Asked]]:
-    """The number of the event after the `last` one of a row, and the statements that write it. Nobody else writes meanwhile."""
+    """The number of the next event, and the statements that write it. Nobody else writes meanwhile.
+
+    It comes behind the `last` one that a row tells of, or behind what this transaction has written since that row was asked for.
+    """
     if row is None:
         raise CrossmatchError(f"study {study} has no beginning: its chain of events was never opened. Make it anew.")
-    number, at, text = row.last + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
-    found = link(row.hash, study, number, at, kind, person, claim, text)
+    ends = _ENDS.setdefault(connection, {})
+    last, previous = ends.get(study, (row.last, row.hash))
+    number, at, text = last + 1, float(at), json.dumps(body, ensure_ascii=False, sort_keys=True)  # at: as it is read again
+    found = link(previous, study, number, at, kind, person, claim, text)
+    ends[study] = (number, found)
     place = {"its_study": study, "its_number": number, "its_hash": found}
-    told = {"its_at": at, "its_kind": kind, "its_person": person, "its_claim": claim, "its_body": text, "its_previous": row.hash}
+    told = {"its_at": at, "its_kind": kind, "its_person": person, "its_claim": claim, "its_body": text, "its_previous": previous}
     return number, [(queries.NEW_EVENT, {**place, **told}), (queries.NEW_HEAD, place)]
 
 

@@ -147,8 +147,7 @@ LOAD_CLAIM = (
 )  # fmt: skip
 LOAD_ITEMS = (
     select(item.c.id, item.c.key, item.c.images, item.c.captions, item.c.block, item.c.gold, item.c.body)
-    .join(hit_item, hit_item.c.item == item.c.id).join(claim, claim.c.hit == hit_item.c.hit)
-    .where(claim.c.id == CLAIM).order_by(hit_item.c.place)
+    .join(hit_item, hit_item.c.item == item.c.id).where(hit_item.c.hit == HIT).order_by(hit_item.c.place)
 )  # fmt: skip
 FIND_CLAIM = select(claim).where(claim.c.id == CLAIM, claim.c.person == PERSON)
 

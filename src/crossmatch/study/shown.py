@@ -13,11 +13,11 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import queries
 from crossmatch.study.blind import order
 from crossmatch.study.design import Design, Question, from_told
-from crossmatch.study.straight import Said, ask_all
+from crossmatch.study.straight import ask
+from crossmatch.study.together import Steps, in_step
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign
-    from crossmatch.study.straight import Asked
 
 
 class NotYours(CrossmatchError):  # noqa: N818 - it says whose it is
@@ -87,6 +87,9 @@ _KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
 
 _NUMBERS: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 
+_ITEMS: WeakKeyDictionary[Engine, dict[int, list[Any]]] = WeakKeyDictionary()
+MOST_HITS = 2000  # whose items are kept: a crowd is at work on neighbouring HITs
+
 
 def facts_of(connection: Connection, study_id: int) -> Facts:
     known = _KNOWN.setdefault(connection.engine, {})
@@ -114,29 +117,51 @@ def design_of(connection: Connection, study_id: int) -> Design:
     return facts_of(connection, study_id).design
 
 
+def items_of(connection: Connection, hit_id: int) -> Steps[list[Any]]:
+    """The items of a HIT, which never change: who is handed it out, who looks at it and who submits it need the same ones."""
+    known = _ITEMS.setdefault(connection.engine, {})
+    found = known.get(hit_id)
+    if found is None:
+        (said,) = yield ((queries.LOAD_ITEMS, {"its_hit": hit_id}),)
+        found = said.rows
+        if len(known) >= MOST_HITS:
+            known.clear()
+        known[hit_id] = found
+    return found
+
+
 def load_hit(connection: Connection, claim_id: str, person_id: int | None) -> Hit:
     """A HIT as it is shown to its person; `None` stands for a reviewer, who may see all."""
-    return as_hit(connection, claim_id, person_id, *ask_all(connection, *hit_asked(claim_id)))
+    row = ask(connection, queries.LOAD_CLAIM, {"its_claim": claim_id}).first
+    found: list[Hit] = in_step(connection, [as_hit(connection, claim_id, person_id, row)])
+    return found[0]
 
 
-def hit_asked(claim_id: str) -> tuple[Asked, Asked]:
-    """What must be asked for a HIT to be shown."""
-    return (queries.LOAD_CLAIM, {"its_claim": claim_id}), (queries.LOAD_ITEMS, {"its_claim": claim_id})
-
-
-def as_hit(connection: Connection, claim_id: str, person_id: int | None, claims: Said, items: Said) -> Hit:
-    """The HIT of what was answered to that."""
-    row, rows = claims.first, items.rows
+def as_hit(connection: Connection, claim_id: str, person_id: int | None, row: Any) -> Steps[Hit]:
+    """The HIT of a row of `queries.LOAD_CLAIM`."""
     if row is None or (person_id is not None and row.person != person_id):
         raise NotYours("there is no such page for you. Go back to the study, and begin again.")
     known = facts_of(connection, row.study)
-    design, seed = known.design, known.seed
-    places = order(len(rows), seed, claim_id, "items")
-    by_block = sorted(places, key=lambda n: design.shows.blocks.index(rows[n].block) if rows[n].block else -1)
-    shown = tuple(shown_item(design, rows[n], seed, claim_id) for n in by_block)
+    shown = _shown(known, (yield from items_of(connection, row.hit)), claim_id)
     lease = row.lease if row.holder == claim_id else None
-    held = (claim_id, row.study, known.name, design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
+    held = (claim_id, row.study, known.name, known.design, row.person, row.hit, row.quiz, shown, row.submitted is not None, lease)
     return Hit(*held, row.slot, row.event, (row.draft or 0, row.body))
+
+
+def new_hit(known: Facts, items: list[Any], claim_id: str, person_id: int, taken: Any, lease: float) -> Hit:
+    """The HIT of a claim that was made on a slot just now: nothing of it is submitted, and there is no draft."""
+    shown = _shown(known, items, claim_id)
+    return Hit(
+        claim_id, known.id, known.name, known.design, person_id, taken.hit, False, shown, False, lease,
+        taken.id, None, (0, None),
+    )  # fmt: skip
+
+
+def _shown(known: Facts, rows: list[Any], claim_id: str) -> tuple[Shown, ...]:
+    """The items of a HIT in the order drawn for a claim, block by block."""
+    places, blocks = order(len(rows), known.seed, claim_id, "items"), known.design.shows.blocks
+    by_block = sorted(places, key=lambda n: blocks.index(rows[n].block) if rows[n].block else -1)
+    return tuple(shown_item(known.design, rows[n], known.seed, claim_id) for n in by_block)
 
 
 def shown_item(design: Design, row: Any, seed: str, claim_id: str) -> Shown:

@@ -19,10 +19,10 @@ from crossmatch.metrics.cohen import PairKappas, cohen_pairs
 from crossmatch.metrics.raters import fleiss, krippendorff
 from crossmatch.metrics.sides import SideBias, side_bias
 from crossmatch.study import events
-from crossmatch.study.assign import VERDICTS
 from crossmatch.study.design import ONE, PLACE, Question, Recipe
 from crossmatch.study.schema import BUSY, FREE, slot
 from crossmatch.study.tally import NO, Asked, Size, Snapshot, Work, joined
+from crossmatch.study.verdicts import VERDICTS
 
 REJECTED = VERDICTS.index("reject")
 LATEST = 100  # HITs by which the pace is told

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.core.whole import UNFINISHED, whole_file
-from crossmatch.study.together import Refusal, Together
+from crossmatch.study.together import Refusal, Steps, Together
 
 try:
     import fcntl
@@ -87,9 +87,9 @@ class Campaign:
 
     together: Together = field(default_factory=Together)
 
-    def write(self, work: Callable[[Connection], T | Refusal]) -> T:
+    def write(self, work: Callable[[Connection], Steps[T | Refusal]], whose: int | None = None) -> T:
         """What `work` returns or raises, in a transaction that others share: for what many people ask for at once."""
-        return self.together.do(self.writing, work)
+        return self.together.do(self.writing, work, whose)
 
     @contextmanager
     def writing(self, turn: bool = True) -> Iterator[Connection]:
@@ -103,9 +103,15 @@ class Campaign:
             if is_sqlite:
                 _begin(connection, "BEGIN IMMEDIATE")
             with connection.begin():
-                if turn and not is_sqlite:
-                    connection.exec_driver_sql(TAKE_TURN)
+                if is_sqlite:
+                    yield connection
+                    return
+                from crossmatch.study.straight import send_first, send_rest
+
+                if turn:
+                    send_first(connection, TAKE_TURN)
                 yield connection
+                send_rest(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -278,7 +284,8 @@ def connect(folder: Path, database: str) -> Engine:
             raise WrongWords("the database is no PostgreSQL URL; postgresql://user:password@host/name was expected.")
         try:
             url = database.replace("postgresql://", "postgresql+psycopg://", 1)
-            return _awake(create_engine(url, **POOL, isolation_level="READ COMMITTED", connect_args={"prepare_threshold": 1}))
+            engine = create_engine(url, **POOL, isolation_level="READ COMMITTED", connect_args={"prepare_threshold": 1})
+            return _in_order(_awake(engine))
         except ArgumentError as error:
             raise WrongWords(f"the database URL cannot be read ({error}).") from None
         except ImportError:
@@ -319,6 +326,19 @@ def _awake(engine: Engine) -> Engine:
                 engine.dialect.do_ping(raw)
             except engine.dialect.loaded_dbapi.Error as error:
                 raise DisconnectionError from error  # it is thrown away, and a new one is made
+
+    return engine
+
+
+def _in_order(engine: Engine) -> Engine:
+    """What SQLAlchemy runs comes behind what was to be sent before it."""
+    from sqlalchemy import event
+
+    from crossmatch.study.straight import send_rest
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def first(connection: Connection, *_: Any) -> None:
+        send_rest(connection)
 
     return engine
 

@@ -1,7 +1,8 @@
 """Statements of claiming and submitting, straight to the database's driver.
 
 SQLAlchemy writes them, once for each kind of database. To have it run them as well would take longer than the database itself, and
-PostgreSQL would be waited for after each; here those that need nothing of each other are sent together.
+PostgreSQL would be waited for after each; here those that need nothing of each other are sent together, and what is only written
+goes with whatever is asked next.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Dialect, Table, insert
 from sqlalchemy.dialects import sqlite
@@ -59,11 +61,16 @@ class Written:
 _WRITTEN: dict[tuple[Any, ...], Written] = {}  # of statements that live as long as the process: those in `queries`
 
 
+# Of each transaction on PostgreSQL: what it is still to be sent, and how many rows the first of its parts must change.
+_UNSENT: WeakKeyDictionary[Connection, list[tuple[Written, Mapping[str, Any], tuple[int, ...]]]] = WeakKeyDictionary()
+
+
 def ask(connection: Connection, statement: Executable, told: Mapping[str, Any]) -> Said:
     """Run one statement of `queries` in the transaction of this connection."""
     written = _written(statement, connection.dialect)
-    cursor = _driver(connection).execute(written.text, written.values(told))
-    return written.said(cursor)
+    if connection.dialect.name == "sqlite":
+        return written.said(_driver(connection).execute(written.text, written.values(told)))
+    return _sent(connection, [(written, told)])[0]
 
 
 def ask_all(connection: Connection, *asked: Asked) -> list[Said]:
@@ -73,13 +80,21 @@ def ask_all(connection: Connection, *asked: Asked) -> list[Said]:
     return _sent(connection, [(_written(statement, connection.dialect), told) for statement, told in asked])
 
 
-def write_all(connection: Connection, *asked: Asked, then: Sequence[Asked] = ()) -> tuple[list[int], list[Said]]:
-    """Run several that write, none of which needs to see what another wrote: how many rows each has changed. Then ask.
+def ask_each(connection: Connection, asked: Sequence[Sequence[Asked]]) -> list[list[Said]]:
+    """What is said to several who ask at once, to each what they asked."""
+    said = iter(ask_all(connection, *(one for some in asked for one in some)))
+    return [[next(said) for _ in some] for some in asked]
 
-    PostgreSQL gets those that write as one statement, so a parameter has the same value in all of them.
+
+def write_all(connection: Connection, *asked: Asked, changing: tuple[int, ...] = ()) -> None:
+    """Run several that write, none of which needs to see what another wrote; the first must change so many rows each.
+
+    PostgreSQL gets them as one statement, so a parameter has the same value in all of them; and it gets them with whatever is asked
+    next in this transaction, or at its end, so that nobody waits for them alone. If they fail, that fails.
     """
     if connection.dialect.name == "sqlite":
-        return [ask(connection, statement, told).changed for statement, told in asked], ask_all(connection, *then)
+        _require([ask(connection, statement, told).changed for statement, told in asked], changing)
+        return
     statements = tuple(statement for statement, _ in asked)
     joined = _WRITTEN.get(statements)
     if joined is None:
@@ -89,17 +104,36 @@ def write_all(connection: Connection, *asked: Asked, then: Sequence[Asked] = ())
         if any(told.get(name, value) != value for name, value in values.items()):
             raise ValueError(f"{values} and {told} differ, but stand in one statement")
         told |= values
-    more = [(_written(statement, connection.dialect), values) for statement, values in then]
-    counts, *rest = _sent(connection, [(joined, told), *more])
-    return list(counts.rows[0]), rest
+    _UNSENT.setdefault(connection, []).append((joined, told, changing))
+
+
+def send_first(connection: Connection, text: str) -> None:
+    """Have PostgreSQL run a statement before all others of this transaction."""
+    _UNSENT.setdefault(connection, []).append((Written(text, {}, (), None), {}, ()))
+
+
+def send_rest(connection: Connection) -> None:
+    """Send what is still to be sent: before anybody else uses this connection, and before its transaction ends."""
+    if connection in _UNSENT:
+        _sent(connection, [])
 
 
 def _sent(connection: Connection, asked: Sequence[tuple[Written, Mapping[str, Any]]]) -> list[Said]:
-    """Send all of these to PostgreSQL, then wait for what it says."""
-    driver = _driver(connection)
-    with driver.pipeline() if len(asked) > 1 else nullcontext():
-        cursors = [driver.execute(one.text, one.values(told)) for one, told in asked]
-    return [one.said(cursor) for (one, _), cursor in zip(asked, cursors, strict=True)]
+    """Send all of these to PostgreSQL, behind what was still to be sent, then wait for what it says."""
+    before = _UNSENT.pop(connection, [])
+    driver, every = _driver(connection), [*((one, told) for one, told, _ in before), *asked]
+    with driver.pipeline() if len(every) > 1 else nullcontext():
+        cursors = [driver.execute(one.text, one.values(told)) for one, told in every]
+    said = [one.said(cursor) for (one, _), cursor in zip(every, cursors, strict=True)]
+    for (_, _, changing), one in zip(before, said, strict=False):
+        if changing:
+            _require(one.rows[0], changing)
+    return said[len(before) :]
+
+
+def _require(changed: Sequence[int], expected: tuple[int, ...]) -> None:
+    if tuple(changed[: len(expected)]) != expected:
+        raise RuntimeError(f"{list(changed)} rows changed in the hands of their only writer, and {list(expected)} were expected")
 
 
 def write_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -109,6 +143,7 @@ def write_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     if connection.dialect.name == "sqlite":
         connection.execute(insert(table), rows)
         return
+    send_rest(connection)
     types = [table.c[name].type.dialect_impl(connection.dialect) for name in rows[0]]
     makes = [one.bind_processor(connection.dialect) for one in types]
     with _driver(connection).cursor().copy(f"COPY {table.name} ({', '.join(rows[0])}) FROM STDIN") as copy:

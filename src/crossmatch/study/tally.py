@@ -18,10 +18,10 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.study.assign import VERDICTS
 from crossmatch.study.design import ONE, Design, Question
 from crossmatch.study.schema import claim, event, hit, hit_item, item
 from crossmatch.study.shown import design_of
+from crossmatch.study.verdicts import VERDICTS
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign

@@ -4,6 +4,10 @@ What takes long about a small transaction is its end: everything must be on the 
 transaction ends, those who come meanwhile wait, and then they are done together: whoever came first does the work of all, and all
 are answered when the transaction is on the disk. Whoever is alone waits for nobody.
 
+Work is a generator that yields what it asks of the database, is sent what was said, and goes on from there. PostgreSQL is asked for
+all who are done together at once, and waited for once; so nobody's first question sees what others of the same batch write
+afterwards, and of what one person asks for only the first is in a batch.
+
 If one of them fails, all is undone, and each is done again by itself, so that it fails alone: work must be safe to be done again.
 Who is refused before anything was written undoes nobody's work: else one who asks in vain, again and again, would slow down all.
 """
@@ -11,7 +15,7 @@ Who is refused before anything was written undoes nobody's work: else one who as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,9 +25,12 @@ from crossmatch.core.errors import CrossmatchError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from crossmatch.study.straight import Asked, Said
+
     Writing = Callable[[], AbstractContextManager[Connection]]
 
 T = TypeVar("T")
+Steps = Generator["tuple[Asked, ...]", "list[Said]", T]
 MOST = 50  # in one transaction: the first of them waits for the last
 
 
@@ -34,17 +41,17 @@ class Refusal:
         self.error = error
 
 
-def refusable(work: Callable[[Connection], T]) -> Callable[[Connection], T | Refusal]:
+def refusable(work: Callable[[Connection], Steps[T]]) -> Callable[[Connection], Steps[T | Refusal]]:
     """Work that is refused, if it is, before it has written anything: then what others did in its transaction stays.
 
     SQLite counts what was written, so that whatever breaks this rule is undone there, and seen by tests.
     """
 
-    def done(connection: Connection) -> T | Refusal:
+    def done(connection: Connection) -> Steps[T | Refusal]:
         raw: Any = connection.connection.dbapi_connection
         before = getattr(raw, "total_changes", 0)
         try:
-            return work(connection)
+            return (yield from work(connection))
         except CrossmatchError as error:
             if getattr(raw, "total_changes", 0) != before:
                 raise RuntimeError(f"refused after something was written: {error}") from error
@@ -53,11 +60,39 @@ def refusable(work: Callable[[Connection], T]) -> Callable[[Connection], T | Ref
     return done
 
 
-class Asked:
-    """A piece of work, and what became of it. Its thread sleeps until it is told, or is to lead."""
+def in_step(connection: Connection, works: Sequence[Steps[Any]]) -> list[Any]:
+    """What each work returns: all ask, then all are told, until all are done. SQLite is never waited for: one after another."""
+    from crossmatch.study.straight import ask_each
 
-    def __init__(self, work: Callable[[Connection], Any]) -> None:
-        self.work, self.result = work, None
+    if connection.dialect.name == "sqlite" and len(works) > 1:
+        return [result for work in works for result in in_step(connection, [work])]
+    begun = [Begun(work) for work in works]
+    while left := [one for one in begun if not one.over]:
+        for one, said in zip(left, ask_each(connection, [one.asked for one in left]), strict=True):
+            one.go_on(said)
+    return [one.result for one in begun]
+
+
+class Begun:
+    """Work as far as its next question, or what it came to."""
+
+    def __init__(self, work: Steps[Any]) -> None:
+        self.work, self.over, self.result = work, False, None
+        self.asked: tuple[Asked, ...] = ()
+        self.go_on(None)
+
+    def go_on(self, said: Any) -> None:
+        try:
+            self.asked = self.work.send(said)
+        except StopIteration as end:
+            self.over, self.result = True, end.value
+
+
+class Job:
+    """A piece of work, whose it is, and what became of it. Its thread sleeps until it is told, or is to lead."""
+
+    def __init__(self, work: Callable[[Connection], Steps[Any]], whose: object) -> None:
+        self.work, self.whose, self.result = work, whose, None
         self.error = RuntimeError("whoever was to do this was interrupted")
         self.leads, self.known, self.told = False, False, Lock()
         self.told.acquire()
@@ -75,11 +110,11 @@ class Together:
     """Runs work in transactions that `writing` opens: one after another, in the order in which it was asked for."""
 
     def __init__(self) -> None:
-        self._guard, self._waiting, self._led = Lock(), deque[Asked](), False
+        self._guard, self._waiting, self._led = Lock(), deque[Job](), False
 
-    def do(self, writing: Writing, work: Callable[[Connection], T | Refusal]) -> T:
-        """What `work` returns or raises, once it is on the disk. It may be done by another thread."""
-        mine = Asked(work)
+    def do(self, writing: Writing, work: Callable[[Connection], Steps[T | Refusal]], whose: object = None) -> T:
+        """What `work` returns or raises, once it is on the disk. Another thread may do it. `whose`: a person's, or nobody's."""
+        mine = Job(work, whose)
         with self._guard:
             self._waiting.append(mine)
             mine.leads, self._led = not self._led, True
@@ -94,7 +129,7 @@ class Together:
         done: T = mine.result
         return done
 
-    def _wait(self, mine: Asked) -> None:
+    def _wait(self, mine: Job) -> None:
         """Until it is done, or one's own turn to lead. Who is interrupted leaves, and lets another one lead."""
         try:
             mine.told.acquire()
@@ -109,7 +144,7 @@ class Together:
     def _lead(self, writing: Writing) -> None:
         """Do what has been asked for, one's own first, then let the next one lead."""
         with self._guard:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+            batch = self._next()
         try:
             _do(writing, batch)
         finally:
@@ -118,6 +153,17 @@ class Together:
             with self._guard:
                 self._hand_on()
 
+    def _next(self) -> list[Job]:
+        """Those who have waited longest, of each person the first; what is left of a person stays where it was."""
+        batch: list[Job] = []
+        left, seen = deque[Job](), set[object]()
+        for each in self._waiting:
+            chosen = len(batch) < MOST and (each.whose is None or each.whose not in seen)
+            (batch if chosen else left).append(each)
+            seen.add(each.whose)
+        self._waiting = left
+        return batch
+
     def _hand_on(self) -> None:
         self._led = bool(self._waiting)
         if self._waiting:
@@ -125,7 +171,7 @@ class Together:
             self._waiting[0].tell()
 
 
-def _do(writing: Writing, batch: list[Asked]) -> None:
+def _do(writing: Writing, batch: list[Job]) -> None:
     """All of it in one transaction; if that fails, each in one of its own, unless there is none to be had."""
     if len(batch) > 1:
         _opened(writing, batch)
@@ -139,13 +185,13 @@ def _do(writing: Writing, batch: list[Asked]) -> None:
         each.tell()
 
 
-def _opened(writing: Writing, batch: list[Asked]) -> bool:
+def _opened(writing: Writing, batch: list[Job]) -> bool:
     """Do this in one transaction, all or nothing; whether there was a transaction at all."""
     opened = False
     try:
         with writing() as connection:
             opened = True
-            results = [each.work(connection) for each in batch]
+            results = in_step(connection, [each.work(connection) for each in batch])
     except Exception as error:
         for each in batch:
             each.error = error

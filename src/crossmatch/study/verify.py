@@ -18,12 +18,12 @@ from sqlalchemy import Connection, select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events
-from crossmatch.study.assign import UNDO
 from crossmatch.study.content import content_hash
 from crossmatch.study.people import sealed
 from crossmatch.study.pictures import SUFFIX, is_whole
 from crossmatch.study.schema import barred, claim, exclusion, hit, hit_item, item, member, person, slot, study
 from crossmatch.study.shown import design_of
+from crossmatch.study.verdicts import UNDO
 
 if TYPE_CHECKING:
     from crossmatch.study.store import Campaign

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.study.assign import VERDICTS
 from crossmatch.study.statistics import seconds_per_item
 from crossmatch.study.tally import NO, Snapshot, joined
+from crossmatch.study.verdicts import VERDICTS
 
 FEW = 20  # answers below which nobody is called conspicuous
 RARE = 1e-3  # a run of equal answers that chance brings less often is conspicuous

@@ -250,7 +250,7 @@ def test_a_small_collection_has_no_certain_negatives_and_is_judged_without(tmp_p
 
 
 def test_a_study_that_its_owner_closed_is_enough(tmp_path: Path):
-    from crossmatch.study.assign import set_open
+    from crossmatch.study.verdicts import set_open
 
     bison, work = recipe("bison"), Work(tmp_path / "R", DATA)
     carry_on(bison, work)

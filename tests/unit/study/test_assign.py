@@ -4,9 +4,10 @@ import pytest
 from sqlalchemy import func, select, update
 
 from crossmatch.study import people
-from crossmatch.study.assign import LEASES, NotReviewed, claim_hit, keep_draft, review, set_open, submit
+from crossmatch.study.assign import LEASES, claim_hit, keep_draft, submit
 from crossmatch.study.schema import barred, claim, event, member, slot
 from crossmatch.study.shown import NotYours
+from crossmatch.study.verdicts import NotReviewed, review, set_open
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, a_study, answers_to, book, hit_of, in_parallel, refused, row_of, someone, work
 

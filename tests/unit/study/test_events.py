@@ -9,9 +9,10 @@ from sqlalchemy import delete, insert, select, text, update
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import events
-from crossmatch.study.assign import claim_hit, review, set_open, submit
+from crossmatch.study.assign import claim_hit, submit
 from crossmatch.study.schema import barred, claim, event, exclusion, head, hit_item, item, member, person, slot, study
 from crossmatch.study.store import open_campaign
+from crossmatch.study.verdicts import review, set_open
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, new_campaign, someone, work
 

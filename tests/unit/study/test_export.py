@@ -11,7 +11,7 @@ from crossmatch.benchmarks import load_data
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.benchmarks.formats.caption_files import read_ratings
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import assign
+from crossmatch.study import verdicts
 from crossmatch.study.begin import NewItem
 from crossmatch.study.export import export
 from crossmatch.study.results import as_judgements, decide
@@ -89,7 +89,7 @@ def test_hits_with_wrong_gold_wait_for_a_reviewer(painted, colours, tmp_path):
     with pytest.raises(CrossmatchError, match="no answers that count yet"):
         export(painted, study, tmp_path / "none", colours)
     assert "count" in " ".join(export(painted, study, tmp_path / "pending", colours, pending=True).said)
-    assign.review(painted, token, None, "approve")
+    verdicts.review(painted, token, None, "approve")
     export(painted, study, tmp_path / "approved", colours)
     judged = rows_of(tmp_path / "approved" / "judgements.csv")
     assert [row["image_id"] for row in judged if row["by"] == "people"] == ["blue"]  # the gold one is none

@@ -9,9 +9,10 @@ from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import people
-from crossmatch.study.assign import claim_hit, set_open, submit
+from crossmatch.study.assign import claim_hit, submit
 from crossmatch.study.schema import member, person
 from crossmatch.study.store import open_campaign
+from crossmatch.study.verdicts import set_open
 from crossmatch.study.verify import verify
 from crossmatch.study.web.guard import COOKIE, ENTRY
 from study_lab import Clock, a_study, answers_to, hit_of, in_parallel, link_of, someone

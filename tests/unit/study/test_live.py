@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import assign, live
+from crossmatch.study import assign, live, verdicts
 from crossmatch.study.live import Tallies
 from crossmatch.study.statistics import measured
 from study_lab import a_study, someone, work
@@ -29,7 +29,7 @@ def test_nothing_is_measured_again_while_nothing_has_changed(small, monkeypatch)
     assert second.is_new
     assert second.figures.workers[0].counted == 3
     assert len(calls) == 2
-    assign.review(small, made, None, "reject")
+    verdicts.review(small, made, None, "reject")
     assert tallies.view(small, study_id).figures.workers[0].counted == 0
 
 

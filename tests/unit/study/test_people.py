@@ -5,8 +5,9 @@ from sqlalchemy import select, text
 
 from crossmatch.core.errors import CrossmatchError, WrongWords
 from crossmatch.study import people
-from crossmatch.study.assign import claim_hit, set_open
+from crossmatch.study.assign import claim_hit
 from crossmatch.study.schema import member, person, study
+from crossmatch.study.verdicts import set_open
 from crossmatch.study.verify import verify
 from study_lab import a_study, link_of, refused, someone
 

@@ -8,8 +8,9 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.event import listens_for
 
 from crossmatch.study import people, queries
-from crossmatch.study.assign import claim_hit, set_open
+from crossmatch.study.assign import claim_hit
 from crossmatch.study.schema import barred, claim, slot
+from crossmatch.study.verdicts import set_open
 from study_lab import a_study, database_of, new_campaign, refused, row_of, someone, work
 
 HITS, DONE = 600, 500

@@ -17,10 +17,11 @@ from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import people
-from crossmatch.study.assign import LEASES, VERDICTS, Nothing, NotReviewed, claim_hit, keep_draft, review, set_open, submit
+from crossmatch.study.assign import LEASES, Nothing, claim_hit, keep_draft, submit
 from crossmatch.study.schema import claim, hit_item, slot
 from crossmatch.study.shown import NotYours
 from crossmatch.study.store import create
+from crossmatch.study.verdicts import VERDICTS, NotReviewed, review, set_open
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, someone
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from crossmatch.metrics.answers import Answers
 from crossmatch.metrics.raters import fleiss, krippendorff
 from crossmatch.metrics.sides import side_bias
-from crossmatch.study import assign, statistics, tally
+from crossmatch.study import assign, statistics, tally, verdicts
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
 from crossmatch.study.schema import claim, event, hit, hit_item, item, slot
@@ -81,7 +81,7 @@ def submit(campaign, rng, made, who):
 
 def review(campaign, rng, submitted):
     with suppress(assign.NotYours):  # a quiz is not reviewed
-        assign.review(campaign, submitted[rng.integers(len(submitted))], None, assign.VERDICTS[rng.integers(3)])
+        verdicts.review(campaign, submitted[rng.integers(len(submitted))], None, verdicts.VERDICTS[rng.integers(3)])
 
 
 @pytest.fixture(scope="module")
@@ -267,12 +267,12 @@ def test_people_are_counted_as_by_hand(past):
     assert set(found) == {row.person for row in told}
     for who in {row.person for row in claims}:
         one, mine, hits = found[who], [r for r in slow if r["person"] == who], [row for row in claims if row.person == who]
-        verdicts = Counter(row.verdict for row in hits)
+        said = Counter(row.verdict for row in hits)
         assert (one.hits, one.answers, one.counted) == (len(hits), len(mine), sum(r["stands"] for r in mine))
         assert one.gold == sum(r["gold"] for r in mine)
         assert one.wrong == sum(len(bodies[row.id]["wrong"]) for row in hits)
         assert one.late == sum(bodies[row.id]["late"] for row in hits)
-        assert (one.approved, one.rejected, one.reassigned) == tuple(verdicts[v] for v in assign.VERDICTS)
+        assert (one.approved, one.rejected, one.reassigned) == tuple(said[v] for v in verdicts.VERDICTS)
         assert one.seconds == pytest.approx(np.median([(row.submitted - row.at) / 5 for row in hits]))
         times = [r["seconds"] for r in mine if r["seconds"] is not None]
         assert one.browser == (pytest.approx(np.median(times)) if times else None)

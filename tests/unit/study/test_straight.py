@@ -14,7 +14,7 @@ from crossmatch.study.assign import Nothing, claim_and_load, claim_hit, keep_dra
 from crossmatch.study.schema import event, head, item, member, person
 from crossmatch.study.straight import ask, ask_all, write_all, write_rows
 from crossmatch.study.verify import verify
-from study_lab import a_study, answers_to, book, database_of, in_parallel, new_campaign, someone
+from study_lab import a_study, answers_to, book, database_of, in_parallel, new_campaign, row_of, someone
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def begun(campaign):
     mine = claim_hit(campaign, study, who)
     keep_draft(campaign, mine, who, 1, [{"match": "yes"}, None])
     given = {"its_person": who, "its_study": study, "its_claim": mine, "its_name": "eccv-hit", "its_sessions": 0}
+    given["its_hit"] = row_of(campaign, mine).hit
     return campaign, given | {"its_now": campaign.now(), "its_limit": queries.NO_LIMIT}
 
 
@@ -57,21 +58,53 @@ def test_rows_are_as_by_sqlalchemy(begun, name):
     assert fast
 
 
-def test_writes_are_counted_one_by_one(begun):
+def test_what_is_asked_next_sees_what_was_written(begun):
+    """By the driver, and by SQLAlchemy."""
     campaign, given = begun
     who = given["its_person"]
     with campaign.writing() as connection:
-        counts, (found,) = write_all(
+        write_all(
             connection,
             (queries.COUNT_SUBMITTED, given),
             (queries.DROP_DRAFT, given),
             (queries.BAR_DONE, {"its_person": who, "its_hit": 1}),
             (queries.KEEP_SLOT, {"its_slot": -1, "its_claim": given["its_claim"], "its_lease": 1.0}),
-            then=[(queries.LOAD_CLAIM, given)],
+            changing=(1, 1, 1, 0),
         )
-        assert counts == [1, 1, 1, 0]
-        assert found.first.draft is None  # what follows sees what was written
-        assert connection.execute(select(member.c.submitted).where(member.c.person == who)).scalar_one() == 1
+        assert ask(connection, queries.LOAD_CLAIM, given).first.draft is None
+        write_all(connection, (queries.COUNT_SUBMITTED, given))
+        assert connection.execute(select(member.c.submitted).where(member.c.person == who)).scalar_one() == 2
+        write_all(connection, (queries.COUNT_SUBMITTED, given))  # by nothing but the end of the transaction
+    with campaign.reading() as connection:
+        assert connection.execute(select(member.c.submitted).where(member.c.person == who)).scalar_one() == 3
+
+
+def test_what_changes_other_rows_than_expected_undoes_all(begun):
+    campaign, given = begun
+
+    def fail():
+        with campaign.writing() as connection:
+            other = {"its_slot": -1, "its_claim": given["its_claim"], "its_lease": 1.0}
+            write_all(connection, (queries.COUNT_SUBMITTED, given), (queries.KEEP_SLOT, other), changing=(1, 1))
+
+    with pytest.raises(RuntimeError, match=r"\[1, 0\] rows changed .* \[1, 1\] were expected"):
+        fail()
+    with campaign.reading() as connection:
+        assert connection.execute(select(member.c.submitted).where(member.c.person == given["its_person"])).scalar_one() == 0
+
+
+def test_what_was_to_be_sent_in_a_transaction_that_failed_is_not_sent_in_the_next(begun):
+    campaign, given = begun
+
+    def fail():
+        with campaign.writing() as connection:
+            write_all(connection, (queries.COUNT_SUBMITTED, given))
+            raise OSError("an accident")
+
+    with pytest.raises(OSError, match="an accident"):
+        fail()
+    with campaign.writing() as connection:
+        assert connection.execute(select(member.c.submitted).where(member.c.person == given["its_person"])).scalar_one() == 0
 
 
 def test_one_statement_has_one_value_for_each_name(begun):
@@ -80,8 +113,7 @@ def test_one_statement_has_one_value_for_each_name(begun):
     other = {**given, "its_claim": "f" * 32}
     alone = campaign.engine.dialect.name == "sqlite"
     with campaign.writing() as connection, nullcontext() if alone else pytest.raises(ValueError, match="stand in one statement"):
-        counts, _ = write_all(connection, (queries.DROP_DRAFT, given), (queries.DROP_DRAFT, other))
-        assert counts == [1, 0]
+        write_all(connection, (queries.DROP_DRAFT, given), (queries.DROP_DRAFT, other), changing=(1, 0))
 
 
 def test_what_fails_within_many_leaves_nothing(begun):
@@ -161,7 +193,8 @@ def test_a_server_that_ends_connections_loses_and_doubles_nothing(request, tmp_p
         made = in_parallel([lambda who=who: labour(who) for who in people])
         ended.join()
         assert made == [None] * 4
+        assert campaign.engine.pool.checkedout() == 0
+        campaign.engine.dispose()  # some connections were ended just now, and nobody has noticed
         assert {*told} <= {*book(campaign, study).answers}
         assert len(book(campaign, study).answers) == 40
         assert verify(campaign)[0].answers == 40
-        assert campaign.engine.pool.checkedout() == 0

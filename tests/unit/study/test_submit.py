@@ -7,12 +7,13 @@ from sqlalchemy import select
 
 from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import people
-from crossmatch.study.assign import claim_hit, keep_draft, review, submit
+from crossmatch.study.assign import claim_hit, keep_draft, submit
 from crossmatch.study.begin import NewItem, create_study
 from crossmatch.study.design import load_design
 from crossmatch.study.people import Person, completion
 from crossmatch.study.schema import draft, slot
 from crossmatch.study.shown import NotYours
+from crossmatch.study.verdicts import review
 from crossmatch.study.verify import verify
 from study_lab import GOLDEN, a_study, answers_to, book, design_of, hit_of, in_parallel, refused, row_of, someone, work
 

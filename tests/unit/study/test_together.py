@@ -9,15 +9,26 @@ from sqlalchemy import event as happening
 from sqlalchemy import insert, select
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import assign, together
+from crossmatch.study import assign, queries, together
 from crossmatch.study.schema import person
 from crossmatch.study.verify import verify
 from study_lab import a_study, in_parallel, row_of, someone
 
 
+def plain(work):
+    """Work that asks nothing first."""
+
+    def steps(connection):
+        yield ()
+        return work(connection)
+
+    return steps
+
+
 def put(name, fail=None):
     """Work that writes a person, and perhaps fails afterwards."""
 
+    @plain
     def work(connection):
         made = connection.execute(insert(person).values(key=name, role="annotator", at=1.0).returning(person.c.id)).scalar_one()
         if fail is not None:
@@ -45,7 +56,7 @@ class Held:
 
     def __init__(self, campaign):
         self.begun, self.go = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=in_parallel, args=([lambda: campaign.write(self.work)],))
+        self.thread = threading.Thread(target=in_parallel, args=([lambda: campaign.write(plain(self.work))],))
 
     def work(self, _):
         self.begun.set()
@@ -79,6 +90,107 @@ def test_those_who_come_meanwhile_share_a_transaction(campaign, commits):
     assert len(set(made)) == 12
     assert sorted(names(campaign)) == sorted(f"p{n}" for n in range(12))
     assert len(commits) == 2  # the one that held all up, and the one of all
+
+
+def test_those_who_share_a_transaction_ask_before_anybody_goes_on(campaign):
+    """On PostgreSQL, which is waited for once; on SQLite one after another."""
+    seen = []
+
+    def work(n):
+        def steps(connection):
+            seen.append(("asks", n))
+            (said,) = yield ((queries.FIND_NUMBER, {"its_name": "nobody's"}),)
+            seen.append(("hears", n))
+            assert said.rows == []
+            yield ()  # and once more
+            return n
+
+        return steps
+
+    assert sorted(gathered(campaign, [work(n) for n in range(5)])) == list(range(5))
+    order = [what for what, _ in seen]
+    assert order == (["asks", "hears"] * 5 if campaign.engine.dialect.name == "sqlite" else ["asks"] * 5 + ["hears"] * 5)
+
+
+def test_of_one_person_only_the_first_is_in_a_batch(campaign, commits):
+    done = []
+
+    def note(whose, n):
+        return plain(lambda _: done.append((whose, n)))
+
+    jobs = [("anna", 0), ("anna", 1), ("ben", 0), (None, 0), ("anna", 2), (None, 1), ("ben", 1)]
+    threads = []
+    with Held(campaign):
+        for place, (whose, n) in enumerate(jobs, 1):
+            threads.append(threading.Thread(target=campaign.write, args=(note(whose, n),), kwargs={"whose": whose}))
+            threads[-1].start()
+            while len(campaign.together._waiting) < place:
+                time.sleep(0.001)
+    for each in threads:
+        each.join()
+    assert done == [("anna", 0), ("ben", 0), (None, 0), (None, 1), ("anna", 1), ("ben", 1), ("anna", 2)]
+    assert len(commits) == 1 + 3
+
+
+@pytest.mark.parametrize("first", ["holder", "other"])
+def test_of_two_who_want_the_same_hit_at_the_same_moment_one_has_it(campaign, clock, first):
+    """A lease has ended; its person comes again, or submits, just as another takes the HIT over."""
+    study = a_study(campaign, "recipe.batch=1", "recipe.people=1", items=1)
+    holder, other = (someone(campaign, study) for _ in range(2))
+    mine = assign.claim_hit(campaign, study, holder)
+    clock.wait(24 * 60)
+    jobs = {"holder": lambda: assign.claim_hit(campaign, study, holder), "other": lambda: assign.claim_hit(campaign, study, other)}
+    out = one_after_another(campaign, [jobs[first], *(job for name, job in jobs.items() if name != first)])
+    assert [type(one).__name__ for one in out] == ["str", "Nothing"]
+    assert (out[0] == mine) == (first == "holder")
+    assert verify(campaign)
+
+
+@pytest.mark.parametrize("first", ["holder", "other"])
+def test_a_late_answer_counts_unless_another_came_before_it(campaign, clock, first):
+    study = a_study(campaign, "recipe.batch=1", "recipe.people=1", items=1)
+    holder, other = (someone(campaign, study) for _ in range(2))
+    mine = assign.claim_hit(campaign, study, holder)
+    clock.wait(24 * 60)
+    jobs = {
+        "holder": lambda: assign.submit(campaign, mine, holder, [{"match": "yes"}]),
+        "other": lambda: assign.claim_hit(campaign, study, other),
+    }
+    out = one_after_another(campaign, [jobs[first], *(job for name, job in jobs.items() if name != first)])
+    submitted, claimed = out if first == "holder" else out[::-1]
+    assert submitted.late
+    assert submitted.counted == (first == "holder")
+    assert isinstance(claimed, assign.Nothing if first == "holder" else str)
+    assert verify(campaign)[0].answers == (first == "holder")
+
+
+def test_events_of_a_batch_follow_each_other(campaign):
+    """Claims and submissions in two studies at once: both chains hold."""
+    studies = [a_study(campaign, "recipe.batch=1", items=20, name=name) for name in ("one", "two")]
+    people = [(study, someone(campaign, study)) for study in studies for _ in range(4)]
+    held = one_after_another(campaign, [lambda s=s, p=p: assign.claim_hit(campaign, s, p) for s, p in people])
+    jobs = [lambda c=c, p=p: assign.submit(campaign, c, p, [{"match": "yes"}]) for c, (_, p) in zip(held, people, strict=True)]
+    jobs += [lambda s=s, p=p: assign.claim_hit(campaign, s, p) for s, p in people]
+    assert all(not isinstance(one, Exception) for one in one_after_another(campaign, jobs))
+    assert [one.answers for one in verify(campaign)] == [4, 4]
+
+
+def one_after_another(campaign, jobs):
+    """What each job gives if they come in this order, all while another transaction is open."""
+    out = [None] * len(jobs)
+
+    def run(n):
+        out[n] = in_parallel([jobs[n]])[0]
+
+    with Held(campaign):
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(len(jobs))]
+        for n, each in enumerate(threads):
+            each.start()
+            while len(campaign.together._waiting) <= n:
+                time.sleep(0.001)
+    for each in threads:
+        each.join()
+    return out
 
 
 def test_who_fails_fails_alone_and_leaves_nothing(campaign):
@@ -128,13 +240,13 @@ def test_nobody_is_told_before_all_is_on_the_disk(campaign):
 
 def test_who_is_refused_before_anything_is_written_undoes_nobodys_work(campaign):
     refusal = CrossmatchError("not for you")
-    made = gathered(campaign, [put("a"), lambda _: together.Refusal(refusal), put("c")])
+    made = gathered(campaign, [put("a"), plain(lambda _: together.Refusal(refusal)), put("c")])
     assert made[1] is refusal
     assert sorted(names(campaign)) == ["a", "c"]
 
 
 def test_who_asks_in_vain_slows_nobody_down(campaign, commits):
-    """They claim where they may not, submit what is no answer or another's, keep drafts of nothing: one transaction for all."""
+    """They claim where they may not, submit what is no answer or another's, keep drafts of nothing: none of it is undone."""
     study = a_study(campaign, "recipe.batch=1", items=20)
     busy, done, idle = (someone(campaign, study) for _ in range(3))
     stranger = someone(campaign, a_study(campaign, name="another"))
@@ -159,7 +271,7 @@ def test_who_asks_in_vain_slows_nobody_down(campaign, commits):
     rest.join()
     kinds = [type(one).__name__ for one in out]
     assert kinds == ["str", "Nothing", "Ended", "CrossmatchError", "NotYours", "Ended", "NotYours", "NoneType"]
-    assert len(commits) == 2
+    assert len(commits) == 1 + 3  # two of them ask three times, and each time in another batch; nothing was done twice
     assert [one.answers for one in verify(campaign)] == [0, 0]
     assert row_of(campaign, out[0]).person == done
 
@@ -188,7 +300,7 @@ def test_where_no_transaction_is_to_be_had_nobody_waits_for_all_others(campaign,
 def test_who_is_done_by_itself_is_told_at_once(small):
     """And not when all others are done, too."""
     told = threading.Event()
-    works = [put("a", CrossmatchError("not for you")), put("b"), lambda _: told.wait(10)]
+    works = [put("a", CrossmatchError("not for you")), put("b"), plain(lambda _: told.wait(10))]
     then = [lambda: None, told.set, lambda: None]
     made = [None] * 3
 

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crossmatch.study import assign, people, statistics
+from crossmatch.study import people, statistics, verdicts
 from crossmatch.study.design import from_told
 from crossmatch.study.people import ROLES
 from crossmatch.study.schema import BUSY, claim, person, slot, study
@@ -170,7 +170,7 @@ async def set_open(request: Request) -> Response:
         if fields.get("open") not in ("yes", "no"):
             raise Refused(422, "whether to open or to close was not said. Reload the page.")
         if row.open != (fields["open"] == "yes"):
-            assign.set_open(site.campaign, row.id, fields["open"] == "yes", who.person.id)
+            verdicts.set_open(site.campaign, row.id, fields["open"] == "yes", who.person.id)
         return see(f"/owner/{row.name}")
 
     return await done(request, ("owner",), act)
@@ -242,7 +242,7 @@ async def one_hit(request: Request) -> Response:
             mine = look.claim_of(connection, row.id, request.path_params["claim"])
             told = {"hit": look.seen_hit(connection, mine), "state": look.slot_state(connection, mine)}
             names = look.names_of(connection, [mine.person])
-            own = assign.answered(connection, who.person.id, mine.hit)
+            own = verdicts.answered(connection, who.person.id, mine.hit)
         return {"claim": mine, "person": names[mine.person], "own": own, **told}
 
     return await of_study(request, "review", "owner_hit.html", tell)
@@ -259,7 +259,7 @@ async def review(request: Request) -> Response:
         if fields.get("was") != (mine.verdict or ""):
             raise Refused(409, "somebody else has looked at this HIT meanwhile. Open it again.")
         verdict = fields.get("verdict", "")
-        counts = assign.review(site.campaign, mine.id, who.person.id, verdict)  # type: ignore[arg-type]  # refused there
+        counts = verdicts.review(site.campaign, mine.id, who.person.id, verdict)  # type: ignore[arg-type]  # refused there
         what = verdict if held or counts else "kept"
         return see(f"/owner/{row.name}/review?done={what}&claim={mine.id}")
 

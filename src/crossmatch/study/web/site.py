@@ -10,10 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from crossmatch.core.errors import CrossmatchError
-from crossmatch.study.assign import Nothing, NotReviewed
+from crossmatch.study.assign import Nothing
 from crossmatch.study.live import Tallies
 from crossmatch.study.shown import Ended, NotYours
 from crossmatch.study.store import Campaign
+from crossmatch.study.verdicts import NotReviewed
 from crossmatch.study.web.guard import Rate, Refused, Visitor
 
 if TYPE_CHECKING:
