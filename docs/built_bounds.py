@@ -169,14 +169,22 @@ def saved_until_right(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> st
     return "; ".join(told)
 
 
-def curve(mine: Sequence[Course], what: str, at: Any) -> Any:
-    """Tau or the number of undecided comparisons after each number of judgements, mean over the sets."""
+def settled(mine: Sequence[Course], at: Any) -> Any:
+    """The share of sets, in per cent, whose order is right for good after each number of judgements."""
+    return np.mean([[0 if course.right is None else 100 * (course.right <= x) for x in at] for course in mine], axis=0)
+
+
+def undecided(mine: Sequence[Course], at: Any) -> Any:
+    """How many comparisons are undecided after each number of judgements, mean over the sets."""
     out = []
     for course in mine:
         judged = [state.judged for state in course.states]
-        values = [tau(s.means, course.true) if what == "tau" else len(s.undecided) for s in course.states]
-        out.append([values[max(0, int(np.searchsorted(judged, x, "right")) - 1)] for x in at])
+        left = [len(state.undecided) for state in course.states]
+        out.append([left[max(0, int(np.searchsorted(judged, x, "right")) - 1)] for x in at])
     return np.mean(out, axis=0)
+
+
+SIDES = ((settled, "sets whose order is right for good, %", 104), (undecided, "undecided comparisons", None))
 
 
 def panel(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Panel:
@@ -184,13 +192,10 @@ def panel(found: Mapping[str, Mapping[str, Sequence[Course]]]) -> Panel:
         grid = figure.subplots(len(found), 2, squeeze=False)
         for axes, (name, by_order) in zip(grid, found.items(), strict=True):
             at = np.arange(0, max(course.pool for mine in by_order.values() for course in mine) + BATCH[name], BATCH[name])
-            for one, what, label in zip(
-                axes, ("tau", "undecided"), ("Kendall's tau with the truth", "undecided comparisons"), strict=True
-            ):
+            for one, (curve, label, highest) in zip(axes, SIDES, strict=True):
                 for (order, mine), colour in zip(by_order.items(), COLOURS, strict=False):
-                    one.plot(at, curve(mine, what, at), color=colour, label=order)
-                one.set(xlabel="judgements", ylabel=label, title=f"t2i {name}")
-                one.set_ylim(*((None, 1.03) if what == "tau" else (0, None)))
+                    one.plot(at, curve(mine, at), color=colour, label=order)
+                one.set(xlabel="judgements", ylabel=label, title=f"t2i {name}", ylim=(0, highest))
         grid[0][1].legend(frameon=False)
 
     return Panel("Judgements until the order of models is known", "means over the sets of queries", 3.2 * len(found), draw)

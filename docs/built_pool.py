@@ -278,7 +278,11 @@ def models_table(setting: Setting, found: Mapping[tuple[str, str, str], Mapping[
     ]
     best = sorted(setting.models, key=lambda name: -float(np.nanmean(found["t2i", "truth", "map@r"][name])))
     rows = tuple(
-        (name, "proposes" if name in ANNOTATORS else "", *(f"{100 * float(np.nanmean(found[key][name])):.1f}" for key in columns))
+        (
+            name,
+            "proposes" if name in ANNOTATORS else "",
+            *(with_interval(values[~np.isnan(values)]) for values in (found[key][name] for key in columns)),
+        )
         for name in best
     )
     label = {"links": "links", "usual": "pooled", "truth": "truth"}
