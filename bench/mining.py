@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -60,20 +61,21 @@ def nearest_case(rows: int, repeat: int, peers: bool) -> None:
     vectors = clustered(np.random.default_rng(0), rows, DIMENSIONS)
     said = Embeddings(np.arange(rows), vectors, None, None)
     nearest(said.permuted({"image": np.arange(min(rows, 2_000))}), "image", compiled=True)  # compile
+    begun = time.perf_counter()
     with Peak() as peak:
         found = nearest(said, "image").item[:, 0]
-    small = rows <= 100_000
+    once, small = time.perf_counter() - begun, rows <= 100_000
+    if not small and not peers:  # once is long enough
+        told(f"mining/nearest/{rows}x{DIMENSIONS}", once, peer_name(), None, peak.top)
+        return
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    works = [lambda: nearest(said, "image")]
-    if small or peers:
-        room = np.zeros(BLOCK * BLOCK, dtype=np.float32)
-        works += [lambda: upper_half(unit, room), lambda: theirs(unit)]
-        agreed = float((theirs(unit) == found).mean())
-        assert agreed > 0.999, agreed  # all but what float32 cannot tell apart
-    ours_s, *rest = best_of(repeat if small else 1, *works)
-    more = {"product_ratio": ours_s / rest[0]} if rest else {}
-    more |= {"limit_ratio": ours_s / FAISS_SECONDS} if rows == ROWS else {}
-    told(f"mining/nearest/{rows}x{DIMENSIONS}", ours_s, peer_name(), rest[1] if rest else None, peak.top, **more)
+    room = np.zeros(BLOCK * BLOCK, dtype=np.float32)
+    works = [lambda: nearest(said, "image"), lambda: upper_half(unit, room), lambda: theirs(unit)]
+    agreed = float((theirs(unit) == found).mean())
+    assert agreed > 0.999, agreed  # all but what float32 cannot tell apart
+    ours_s, product_s, peer_s = best_of(repeat if small else 1, *works)
+    more = {"product_ratio": ours_s / product_s} | ({"limit_ratio": ours_s / FAISS_SECONDS} if rows == ROWS else {})
+    told(f"mining/nearest/{rows}x{DIMENSIONS}", ours_s, peer_name(), peer_s, peak.top, **more)
 
 
 def upper_half(unit: np.ndarray, room: np.ndarray) -> None:
@@ -162,7 +164,7 @@ def sorted_out(images: np.ndarray, captions: np.ndarray, room: np.ndarray) -> di
 
 
 def refine_case(repeat: int) -> None:
-    from crossmatch.build.refine import adversarial_refinement
+    from crossmatch.build.balance import adversarial_refinement
 
     gaps = 0.3 * np.random.default_rng(0).standard_normal((2, NEGATIVES)) + 0.1
     with Peak() as peak:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from crossmatch.build.logistic import parts, weights
@@ -22,24 +21,24 @@ SELDOM = 3  # a word that is seen in fewer pairs tells nothing that holds elsewh
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
-    """Pairs to learn from: gaps of scores, the image of each, and their texts where words count."""
+class Pairs:
+    """Captions and their negatives, to learn from or to judge: gaps of scores, the image of each, and texts where words count."""
 
     gaps: FloatArray
     clusters: Sequence[str]
     captions: Sequence[str] = ()
     negatives: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        found = np.asarray(self.gaps, dtype=np.float64)
+        if found.ndim != 2 or len(found) != len(self.clusters) or not np.isfinite(found).all():
+            raise CrossmatchError(
+                f"gaps have shape {found.shape} for {len(self.clusters):,} pairs; finite numbers, one row for each, were expected."
+            )
+        object.__setattr__(self, "gaps", found)
 
-def blind_accuracy(
-    gaps: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    captions: Sequence[str] = (),
-    negatives: Sequence[str] = (),
-    learnt: Lesson | None = None,
-    folds: int = FOLDS,
-) -> Share:
+
+def blind_accuracy(judged: Pairs, learnt: Pairs | None = None, folds: int = FOLDS) -> Share:
     """How often a classifier that sees texts alone finds the caption of a pair, with an interval; a half is chance.
 
         P(the first is the caption | x) = 1 / (1 + e^{-w·x}),      x = f(first) - f(second)
@@ -51,15 +50,14 @@ def blind_accuracy(
 
     `learnt` are other pairs to learn from, those of other clusters in each case. Pairs that were cut to be balanced cannot well be
     their own lesson: what is left out of a sum of nought tips the rest the other way, and the classifier is wrong more often than
-    right. What was learnt before the cut has no such twist.
+    right. What was learnt before the cut has no such twist, nor has what was cut in as many parts (`refine`).
 
     >>> random = np.random.default_rng(0)
-    >>> found = blind_accuracy(random.normal(1.0, 1.0, (400, 2)), [str(n) for n in range(400)])
+    >>> found = blind_accuracy(Pairs(random.normal(1.0, 1.0, (400, 2)), [str(n) for n in range(400)]))
     >>> found.low > 0.5
     True
     """
-    judged = Lesson(_checked(gaps, clusters), clusters, captions, negatives)
-    lesson = judged if learnt is None else Lesson(_checked(learnt.gaps, learnt.clusters), *_rest(learnt))
+    clusters, lesson = judged.clusters, judged if learnt is None else learnt
     if len({*clusters, *lesson.clusters}) < 2:
         raise CrossmatchError(
             "all pairs belong to one image, so that nothing is left to judge by what was learnt. Give more images."
@@ -75,20 +73,7 @@ def blind_accuracy(
     return share_of(right, np.asarray(numbers, dtype=np.int64))
 
 
-def _rest(lesson: Lesson) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    return lesson.clusters, lesson.captions, lesson.negatives
-
-
-def _checked(gaps: ArrayLike, clusters: Sequence[str]) -> FloatArray:
-    found = np.asarray(gaps, dtype=np.float64)
-    if found.ndim != 2 or len(found) != len(clusters) or not np.isfinite(found).all():
-        raise CrossmatchError(
-            f"gaps have shape {found.shape} for {len(clusters):,} pairs; finite numbers, one row for each, were expected."
-        )
-    return found
-
-
-def _features(lesson: Lesson, judged: Lesson) -> tuple[Any, Any]:
+def _features(lesson: Pairs, judged: Pairs) -> tuple[Any, Any]:
     """What the classifier sees of the pairs to learn from and of those to judge, in the same columns and on the same scale."""
     cubed = [_odd(pairs.gaps) for pairs in (lesson, judged)]
     scale = np.sqrt((cubed[0] ** 2).mean(axis=0)) if len(cubed[0]) else np.ones(cubed[0].shape[1])
@@ -97,7 +82,7 @@ def _features(lesson: Lesson, judged: Lesson) -> tuple[Any, Any]:
     if not judged.captions:
         return out[0], out[1]
     known = _vocabulary(lesson)
-    words = [_words(pairs, known) for pairs in (lesson, judged)]
+    words = [word_differences(pairs.captions, pairs.negatives, known) for pairs in (lesson, judged)]
     taught, asked = (sparse.hstack([gap, bag], format="csr") for gap, bag in zip(out, words, strict=True))
     return taught, asked
 
@@ -114,28 +99,27 @@ def _odd(gaps: FloatArray) -> FloatArray:
     return np.stack([*columns, *cubes], axis=1)
 
 
-def _differences(pairs: Lesson) -> Iterator[dict[str, int]]:
-    """How often each word comes in the caption more than in the negative, where it does not come as often."""
-    for caption, negative in zip(pairs.captions, pairs.negatives, strict=True):
+def word_differences(captions: Sequence[str], negatives: Sequence[str], known: Mapping[str, int] | None = None) -> Any:
+    """How often each word stands in a caption more than in its negative: pairs x words, by default all that differ anywhere.
+
+    >>> word_differences(["A cat sits.", "A dog."], ["A dog sits.", "A dog."]).toarray().tolist()      # cat, dog
+    [[1.0, -1.0], [0.0, 0.0]]
+    """
+    every = list(_differences(captions, negatives))
+    column = {word: n for n, word in enumerate(sorted({word for one in every for word in one}))} if known is None else known
+    found = [(row, column[word], count) for row, one in enumerate(every) for word, count in one.items() if word in column]
+    rows, columns, values = zip(*found, strict=True) if found else ((), (), ())
+    return sparse.csr_matrix((np.asarray(values, dtype=np.float64), (rows, columns)), shape=(len(every), max(1, len(column))))
+
+
+def _differences(captions: Sequence[str], negatives: Sequence[str]) -> Iterator[dict[str, int]]:
+    for caption, negative in zip(captions, negatives, strict=True):
         found = Counter(tokens(caption))
         found.subtract(tokens(negative))
         yield {word: count for word, count in found.items() if count}
 
 
-def _vocabulary(lesson: Lesson) -> dict[str, int]:
+def _vocabulary(lesson: Pairs) -> dict[str, int]:
     """The words that differ in at least three pairs, numbered."""
-    often = Counter(word for difference in _differences(lesson) for word in difference)
+    often = Counter(word for difference in _differences(lesson.captions, lesson.negatives) for word in difference)
     return {word: n for n, word in enumerate(sorted(word for word, count in often.items() if count >= SELDOM))}
-
-
-def _words(pairs: Lesson, known: Mapping[str, int]) -> Any:
-    """The differences of all pairs, one column for each known word."""
-    found = [
-        (row, known[word], count)
-        for row, difference in enumerate(_differences(pairs))
-        for word, count in difference.items()
-        if word in known
-    ]
-    rows, columns, values = zip(*found, strict=True) if found else ((), (), ())
-    shape = (len(pairs.captions), max(1, len(known)))
-    return sparse.csr_matrix((np.asarray(values, dtype=np.float64), (rows, columns)), shape=shape)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from crossmatch.build.logistic import parts, weights
+from crossmatch.build.logistic import parts
 from crossmatch.build.phrases import listed
 from crossmatch.core.arrays import FloatArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
@@ -91,36 +91,6 @@ class HeldOut:
         return checked(out, texts, self.name)
 
 
-@dataclass(frozen=True)
-class HeldOutWords:
-    """How much the words of a text are those of captions rather than of negatives: a classifier taught by other groups.
-
-        s(t) = Σ_w v_w · min(1, count of w in t),      v from a logistic regression of natural on written texts
-
-    With it as one of two scores, refinement takes from a bag of words what it could know, as adversarial filtering does
-    (lebras2020adversarial).
-    """
-
-    name: str = "words"
-    folds: int = FOLDS
-
-    def score(self, texts: Sequence[str], groups: Sequence[str], natural: Sequence[bool]) -> FloatArray:
-        from scipy import sparse
-
-        told = [sorted(set(tokens(text))) for text in texts]
-        known = {word: n for n, word in enumerate(sorted({word for words in told for word in words}))}
-        places = [(row, known[word]) for row, words in enumerate(told) for word in words]
-        rows, columns = zip(*places, strict=True) if places else ((), ())
-        bags: Any = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(texts), max(1, len(known))))
-        sign, part = np.where(np.asarray(natural, dtype=np.bool_), 1.0, -1.0), parts(groups, self.folds)
-        out = np.zeros(len(texts), dtype=np.float64)
-        for fold in range(self.folds):
-            mine, others = np.flatnonzero(part == fold), np.flatnonzero(part != fold)
-            if len(mine) and len(others):
-                out[mine] = bags[mine] @ weights(sparse.diags(sign[others]) @ bags[others])
-        return checked(out, texts, self.name)
-
-
 def checked(values: object, texts: Sequence[str], name: str) -> FloatArray:
     """One finite number for each text, or an error that names the scorer."""
     found = np.asarray(values, dtype=np.float64)
@@ -151,12 +121,11 @@ def meant(text: str) -> str:
 NAMED: dict[str, Scorer] = {
     "plausibility": HeldOut("ngram-plausibility", meant),
     "fluency": HeldOut("ngram-fluency", said),
-    "words": HeldOutWords(),
 }
 
 
 def scorer(words: str) -> Scorer:
-    """A scorer by its name: `plausibility`, `fluency`, `words`, `lm:FOLDER` for a model of transformers, or `FILE.py:function`.
+    """A scorer by its name: `plausibility`, `fluency`, `lm:FOLDER` for a model of transformers, or `FILE.py:function`.
 
     >>> scorer("fluency").name
     'ngram-fluency'

@@ -8,6 +8,7 @@ pictures/        what people are shown, encoded anew
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -151,16 +152,19 @@ def create(folder: Path, database: str = "", now: Callable[[], float] = time.tim
             return _existing(folder, database, now)
         if any(folder.iterdir()) and not _broken_off(folder):
             raise strange
+        kept = _secret(folder)  # a database that was begun with it is known by it
+        secret = kept or secrets.token_bytes(SECRET_BYTES)
         _emptied(folder)
         (folder / PICTURES).mkdir()
         try:
-            engine = _begun(folder, database)
+            engine = _begun(folder, database, secret)
         except BaseException:
-            _emptied(folder)
+            if kept is None:
+                _emptied(folder)
             raise
         with whole_file(folder / DESCRIPTION, durable=True, private=True) as file:  # a URL may hold a password
             file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
-    return Campaign(folder, engine, bytes.fromhex((folder / SECRET).read_text().strip()), now)
+    return Campaign(folder, engine, secret, now)
 
 
 def _existing(folder: Path, database: str, now: Callable[[], float]) -> Campaign:
@@ -207,18 +211,25 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(place)
 
 
-def _begun(folder: Path, database: str) -> Engine:
+def _secret(folder: Path) -> bytes | None:
+    """The secret in a folder, if it is a whole one; an empty one would sign anybody's session."""
+    try:
+        found = bytes.fromhex((folder / SECRET).read_text().strip())
+    except (OSError, ValueError):
+        return None
+    return found if len(found) == SECRET_BYTES else None
+
+
+def _begun(folder: Path, database: str, secret: bytes) -> Engine:
     """The secret and the tables of a new campaign; one database holds one campaign."""
     with whole_file(folder / SECRET, durable=True, private=True) as file:
-        file.write(secrets.token_hex(SECRET_BYTES).encode())
+        file.write(secret.hex().encode())
     engine = connect(folder, database)
-    from sqlalchemy import inspect
     from sqlalchemy.exc import DBAPIError
 
     try:
-        if inspect(engine).has_table("study"):
-            raise WrongWords("the database holds a campaign already. Name another database, or open that campaign's folder.")
-        _tables().create_all(engine)
+        with engine.begin() as connection:
+            _make_tables(connection, secret)
     except DBAPIError as error:
         engine.dispose()
         told = str(error.orig).strip().partition("\n")[0]
@@ -233,6 +244,26 @@ def _begun(folder: Path, database: str) -> Engine:
     return engine
 
 
+def _make_tables(connection: Connection, secret: bytes) -> None:
+    """The tables, all or none; PostgreSQL's tell by whose secret they were made, for the case that their maker is killed now."""
+    from sqlalchemy import inspect, select
+
+    tables = _tables()
+    study, person = tables.tables["study"], tables.tables["person"]
+    mark = hashlib.sha256(b"database of " + secret).hexdigest()
+    seen = inspect(connection)
+    if not seen.has_table("study"):
+        tables.create_all(connection)
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"COMMENT ON TABLE study IS '{mark}'")
+    elif (
+        connection.dialect.name != "postgresql"
+        or seen.get_table_comment("study")["text"] != mark
+        or any(connection.execute(select(one.c.id).limit(1)).first() for one in (study, person))
+    ):
+        raise WrongWords("the database holds a campaign already. Name another database, or open that campaign's folder.")
+
+
 def _emptied(folder: Path) -> None:
     """Take away what was begun, so that one can begin again."""
     for path in (folder / SECRET, *folder.glob(f"{DATABASE}*"), *filter(_in_work, folder.iterdir())):
@@ -244,14 +275,12 @@ def _emptied(folder: Path) -> None:
 def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaign:
     """The campaign in this folder."""
     database = described(folder)
-    try:
-        secret = bytes.fromhex((folder / SECRET).read_text().strip())
-        if len(secret) != SECRET_BYTES:  # an empty one would sign anybody's session
-            raise ValueError(f"it has {len(secret)} bytes, and {SECRET_BYTES} were expected")
-    except (OSError, ValueError) as error:
+    secret = _secret(folder)
+    if secret is None:
         raise CrossmatchError(
-            f"the secret of {folder} cannot be read ({error}). Bring it back from a copy of the folder."
-        ) from None
+            f"the secret of {folder} cannot be read; a file of {2 * SECRET_BYTES} hexadecimal digits was expected. "
+            "Bring it back from a copy of the folder."
+        )
     return Campaign(folder, connect(folder, database), secret, now)
 
 

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from crossmatch.build.blind import Lesson, blind_accuracy
+from crossmatch.build.balance import adversarial_refinement, draws
+from crossmatch.build.blind import Pairs, blind_accuracy
 from crossmatch.build.files import Asked, manifest, read_rows, written
 from crossmatch.build.format import formatted
 from crossmatch.build.negatives import negatives
-from crossmatch.build.refine import BLIND, _draws, adversarial_refinement, best, refine, unfit
+from crossmatch.build.refine import BLIND, best, refine, unfit
 from crossmatch.core.collection import Collection
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
@@ -100,9 +101,9 @@ def test_what_is_kept_is_drawn_by_key_and_seed() -> None:
 
 
 def test_draws_are_spread_evenly_and_differ() -> None:
-    draws = _draws(np.array([f"caption-{n}" for n in range(20_000)]), 20_000, 0)
-    assert len(np.unique(draws)) == 20_000
-    assert abs((draws > 2**63).mean() - 0.5) < 0.02
+    drawn = draws(np.array([f"caption-{n}" for n in range(20_000)]), 20_000, 0)
+    assert len(np.unique(drawn)) == 20_000
+    assert abs((drawn > 2**63).mean() - 0.5) < 0.02
 
 
 def test_a_grid_of_probabilities_reaches_to_one() -> None:
@@ -172,9 +173,9 @@ def test_a_blind_classifier_finds_what_is_there_and_nothing_else() -> None:
     random = np.random.default_rng(1)
     names = [f"image {n // 2}" for n in range(2_000)]
     lopsided = random.normal(0.5, 1.0, (2_000, 2))
-    found = blind_accuracy(lopsided, names)
+    found = blind_accuracy(Pairs(lopsided, names))
     assert found.low > 0.6
-    fair = blind_accuracy(random.normal(0.0, 1.0, (2_000, 2)), names)
+    fair = blind_accuracy(Pairs(random.normal(0.0, 1.0, (2_000, 2)), names))
     assert fair.low < 0.5 < fair.high
 
 
@@ -184,8 +185,8 @@ def test_after_refinement_what_was_learnt_before_is_worth_nothing() -> None:
     names = [str(n) for n in range(8_000)]
     keep = adversarial_refinement(gaps[:, 0], gaps[:, 1], 100, np.array(names))
     kept = [names[n] for n in np.flatnonzero(keep)]
-    after = blind_accuracy(gaps[keep], kept, learnt=Lesson(gaps, names))
-    assert blind_accuracy(gaps, names).low > 0.55
+    after = blind_accuracy(Pairs(gaps[keep], kept), Pairs(gaps, names))
+    assert blind_accuracy(Pairs(gaps, names)).low > 0.55
     assert after.low < 0.5 < after.high
 
 
@@ -194,22 +195,22 @@ def test_words_give_negatives_away() -> None:
     negatives = [f"A purple dog number {n}." for n in range(200)]
     names = [str(n) for n in range(200)]
     nothing = np.zeros((200, 1))
-    assert blind_accuracy(nothing, names).value == 0.5
-    assert blind_accuracy(nothing, names, captions=captions, negatives=negatives).value == 1.0
+    assert blind_accuracy(Pairs(nothing, names)).value == 0.5
+    assert blind_accuracy(Pairs(nothing, names, captions, negatives)).value == 1.0
 
 
 def test_the_classifier_does_not_depend_on_the_order_of_pairs() -> None:
     random = np.random.default_rng(3)
     gaps, names = random.normal(0.2, 1.0, (300, 2)), [f"{n % 90}" for n in range(300)]
     order = random.permutation(300)
-    assert blind_accuracy(gaps, names).value == blind_accuracy(gaps[order], [names[n] for n in order]).value
+    assert blind_accuracy(Pairs(gaps, names)).value == blind_accuracy(Pairs(gaps[order], [names[n] for n in order])).value
 
 
 def test_one_image_teaches_nothing() -> None:
     with pytest.raises(CrossmatchError, match="one image"):
-        blind_accuracy(np.ones((3, 2)), ["a", "a", "a"])
+        blind_accuracy(Pairs(np.ones((3, 2)), ["a", "a", "a"]))
     with pytest.raises(CrossmatchError, match="finite"):
-        blind_accuracy(np.full((2, 2), np.inf), ["a", "b"])
+        blind_accuracy(Pairs(np.full((2, 2), np.inf), ["a", "b"]))
 
 
 # -- the step

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -74,22 +75,43 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+KILLED = (
+    "import os, sys; from pathlib import Path; from crossmatch.study import store; real = getattr(store, sys.argv[2])\n"
+    "def dies(*given, **more):\n"
+    "    if sys.argv[2] == 'connect' or given[0].name == store.DESCRIPTION: os.kill(os.getpid(), 9)\n"
+    "    return real(*given, **more)\n"
+    "setattr(store, sys.argv[2], dies); store.create(Path(sys.argv[1]), sys.argv[3])"
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("place", ["connect", "whole_file"])
-def test_what_a_killed_process_has_begun_is_begun_anew(tmp_path, place):
+def test_what_a_killed_process_has_begun_is_begun_anew(request, tmp_path, place, kind):
     """It is killed before the database is there, or before the description is."""
-    code = (
-        "import os, sys; from pathlib import Path; from crossmatch.study import store; real = getattr(store, sys.argv[2])\n"
-        "def dies(*given, **more):\n"
-        "    if sys.argv[2] == 'connect' or given[0].name == store.DESCRIPTION: os.kill(os.getpid(), 9)\n"
-        "    return real(*given, **more)\n"
-        "setattr(store, sys.argv[2], dies); store.create(Path(sys.argv[1]))"
-    )
-    folder = tmp_path / "c"
-    assert subprocess.run([sys.executable, "-c", code, str(folder), place], check=False).returncode == -9
+    folder, database = tmp_path / "c", database_of(kind, request)
+    assert subprocess.run([sys.executable, "-c", KILLED, str(folder), place, database], check=False).returncode == -9
     assert (folder / "secret").exists()
     assert not (folder / "campaign.toml").exists()
-    create(folder).close()
-    open_campaign(folder).close()
+    create(folder, database).close()
+    with closing(open_campaign(folder)) as made:
+        a_study(made)
+
+
+@pytest.mark.parametrize("whose", ["another's", "its own, with a person in it"])
+def test_a_database_with_a_campaign_is_not_taken_for_one_that_was_begun(request, tmp_path, whose):
+    folder, database = tmp_path / "c", database_of("postgresql", request)
+    with new_campaign(tmp_path / "there", database) as there:
+        people.invite(there, "anna")
+    if whose == "another's":
+        subprocess.run([sys.executable, "-c", KILLED, str(folder), "connect", database], check=False)
+    else:  # a campaign of captions that has lost its description
+        folder = tmp_path / "there"
+        (folder / "campaign.toml").unlink()
+    held = (folder / "secret").read_text()
+    with pytest.raises(WrongWords, match="holds a campaign already"):
+        create(folder, database)
+    assert (folder / "secret").read_text() == held
+    assert not (folder / "campaign.toml").exists()
 
 
 def test_a_folder_that_only_looks_begun_is_left_alone(tmp_path):

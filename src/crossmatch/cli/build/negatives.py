@@ -127,17 +127,27 @@ def _setting(words: str) -> tuple[str, Any]:
 @SOURCE
 @OUTPUT
 @click.option("--scorers", default="plausibility,fluency", show_default=True,
-              help="Two, with a comma: plausibility, fluency, words, lm:FOLDER, FILE.py:function.")  # fmt: skip
+              help="Two, with a comma: plausibility, fluency, lm:FOLDER, FILE.py:function.")  # fmt: skip
 @click.option("--share", type=click.FloatRange(0, 1, min_open=True), default=0.35, show_default=True, help="Of negatives to keep.")
 @click.option("--bins", type=click.IntRange(1, 4096), default=100, show_default=True, help="Cells on each side of the grid.")
+@click.option("--words", is_flag=True, help="Have every word as often in captions as in negatives, too; additions leave.")
+@click.option("--parts", type=click.IntRange(1, 100), default=1, show_default=True,
+              help="Of the images, each balanced by itself: for pairs that are split into train and test later.")  # fmt: skip
 @SEED
-def refine_command(source: Path, output: Path, scorers: str, share: float, bins: int, seed: int) -> None:
+def refine_command(source: Path, output: Path, scorers: str, share: float, bins: int, words: bool, parts: int, seed: int) -> None:
     """The best hard negatives of a folder SOURCE, cut until no blind model tells them from captions (BiVLC, SugarCrepe)."""
     from crossmatch.build.refine import BLIND, refine
 
     with goes_on():
-        told = refine(source, output, scorers=listed(scorers, "scorer"), share=share, bins=bins, seed=seed)
+        named = listed(scorers, "scorer")
+        told = refine(source, output, scorers=named, share=share, bins=bins, words=words, parts=parts, seed=seed)
     blind = json.loads((output / BLIND).read_text(encoding="utf-8"))
-    said = [f"{stage} {100 * found['accuracy']:.1f}" for stage, found in blind.items() if "accuracy" in found]
+    said = [f"{stage} {_found(found)}" for stage, found in blind.items() if "accuracy" in found]
     ended(output, told, f"% that a blind model finds: {', '.join(said)}" if said else "",
           f"crossmatch build generate {quote(str(output))} --by GENERATOR -o FOLDER")  # fmt: skip
+
+
+def _found(told: Mapping[str, Any]) -> str:
+    """What a blind model finds, and in parentheses what it finds if it sees the words, too."""
+    more = f" ({100 * told['with words']['accuracy']:.1f} with words)" if "with words" in told else ""
+    return f"{100 * told['accuracy']:.1f}{more}"
