@@ -98,9 +98,9 @@ def _claim(connection: Connection, study_id: int, person_id: int, sessions: int 
     if taken.first is None:
         _write_claim(connection, token, begun.first, now, asked, _free_quiz(connection, design, asked))
         return _as_it_is(connection, token, person_id)
-    before = next((one.id for one in begun.rows if one.hit == taken.first.hit), None)
-    _write_claim(connection, before or token, begun.first, now, asked, taken.first.hit, taken.first, again=before is not None)
-    if before is not None:
+    before = next((one.id for one in begun.rows if one.hit == taken.first.hit), "")
+    _write_claim(connection, token, begun.first, now, asked, taken.first.hit, taken.first, before)
+    if before:
         return _as_it_is(connection, before, person_id)
     items = yield from items_of(connection, taken.first.hit)
     return lambda: new_hit(known, items, token, person_id, taken.first, lease)
@@ -120,22 +120,24 @@ def _write_claim(
     asked: Mapping[str, Any],
     hit_id: int,
     taken: Any = None,
-    again: bool = False,
+    before: str = "",
 ) -> None:
     """Write down a claim on a slot that was taken, or on a quiz, and that this person has had its items.
 
-    Who had lost this HIT has the same claim again, or they could submit it twice.
+    Who had lost this HIT has the claim that they had `before` again, or they could submit it twice.
     """
     study_id, person_id = asked["its_study"], asked["its_person"]
     place = {"quiz": True} if taken is None else {"slot": taken.number}
     its = {"its_study": study_id, "its_person": person_id, "its_hit": hit_id, "its_slot": None if taken is None else taken.id}
-    new: list[Asked]
-    if again:
-        new = [(each, {"its_claim": token, "its_slot": taken.id}) for each in (queries.MOVE_CLAIM, queries.MOVE_SLOT)]
-    else:
-        new = [(queries.NEW_CLAIM, {**its, "its_id": token, "its_at": now}), (queries.BAR_LIKES[connection.dialect.name], its)]
-    _, told = events.follow(connection, last, study_id, now, "claim", person_id, token, hit=hit_id, **place)
-    write_all(connection, *new, *told)
+    new: list[Asked] = [
+        (queries.NEW_CLAIM, {**its, "its_id": token, "its_at": now}),
+        (queries.BAR_LIKES[connection.dialect.name], its),
+    ]
+    if before:
+        moved = {"its_claim": before, "its_slot": taken.id}
+        new = [(queries.MOVE_CLAIM, moved), (queries.MOVE_SLOT, {**moved, "its_token": token})]
+    _, told = events.follow(connection, last, study_id, now, "claim", person_id, before or token, hit=hit_id, **place)
+    write_all(connection, *new, *told, changing=(1, 1) if before else (1,))
 
 
 def holds(connection: Connection, study_id: int, person_id: int) -> bool:

@@ -120,9 +120,9 @@ BEGUN = (
 KEEP_SLOT = update(slot).where(slot.c.id == SLOT, slot.c.claim == CLAIM, slot.c.state == HELD).values(lease=bindparam("its_lease"))
 RENEW_SLOT = KEEP_SLOT.where(slot.c.lease < bindparam("its_lease")).returning(slot.c.lease)
 NEW_CLAIM = _new(claim, "id", "study", "hit", "slot", "person", "at")
-# Who had lost a HIT has the same claim again, or they could submit it twice.
+# Who had lost a HIT has the same claim again, or they could submit it twice; the slot is still as they have just taken it.
 MOVE_CLAIM = update(claim).where(claim.c.id == CLAIM).values(slot=SLOT)
-MOVE_SLOT = update(slot).where(slot.c.id == SLOT).values(claim=CLAIM)
+MOVE_SLOT = update(slot).where(slot.c.id == SLOT, slot.c.claim == bindparam("its_token", type_=String())).values(claim=CLAIM)
 
 
 def _bar_likes(put: Any) -> Any:

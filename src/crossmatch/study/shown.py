@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -82,13 +83,31 @@ class Facts:
     seed: str
 
 
+class Kept:
+    """The items of the HITs that were read last, not more than so many items."""
+
+    MOST = 10_000  # items: a crowd is at work on neighbouring HITs
+
+    def __init__(self) -> None:
+        self.items: dict[int, list[Any]] = {}
+        self._number, self._guard = 0, Lock()
+
+    def keep(self, hit_id: int, rows: list[Any]) -> None:
+        with self._guard:
+            if hit_id in self.items or len(rows) > self.MOST:
+                return
+            self.items[hit_id] = rows
+            self._number += len(rows)
+            while self._number > self.MOST:
+                self._number -= len(self.items.pop(next(iter(self.items))))
+
+
 # Of each database that is open. To read a design anew for every page would take longer than all the rest.
 _KNOWN: WeakKeyDictionary[Engine, dict[int, Facts]] = WeakKeyDictionary()
 
 _NUMBERS: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 
-_ITEMS: WeakKeyDictionary[Engine, dict[int, list[Any]]] = WeakKeyDictionary()
-MOST_HITS = 2000  # whose items are kept: a crowd is at work on neighbouring HITs
+_ITEMS: WeakKeyDictionary[Engine, Kept] = WeakKeyDictionary()
 
 
 def facts_of(connection: Connection, study_id: int) -> Facts:
@@ -119,14 +138,12 @@ def design_of(connection: Connection, study_id: int) -> Design:
 
 def items_of(connection: Connection, hit_id: int) -> Steps[list[Any]]:
     """The items of a HIT, which never change: who is handed it out, who looks at it and who submits it need the same ones."""
-    known = _ITEMS.setdefault(connection.engine, {})
-    found = known.get(hit_id)
+    known = _ITEMS.setdefault(connection.engine, Kept())
+    found = known.items.get(hit_id)
     if found is None:
         (said,) = yield ((queries.LOAD_ITEMS, {"its_hit": hit_id}),)
         found = said.rows
-        if len(known) >= MOST_HITS:
-            known.clear()
-        known[hit_id] = found
+        known.keep(hit_id, found)
     return found
 
 

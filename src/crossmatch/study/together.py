@@ -5,8 +5,8 @@ transaction ends, those who come meanwhile wait, and then they are done together
 are answered when the transaction is on the disk. Whoever is alone waits for nobody.
 
 Work is a generator that yields what it asks of the database, is sent what was said, and goes on from there. PostgreSQL is asked for
-all who are done together at once, and waited for once; so nobody's first question sees what others of the same batch write
-afterwards, and of what one person asks for only the first is in a batch.
+all who are done together at once, and waited for once; so nobody's first question sees what others who ask at the same time write
+afterwards. What one person asks for more than once is therefore done one after another, in the same transaction.
 
 If one of them fails, all is undone, and each is done again by itself, so that it fails alone: work must be safe to be done again.
 Who is refused before anything was written undoes nobody's work: else one who asks in vain, again and again, would slow down all.
@@ -14,7 +14,7 @@ Who is refused before anything was written undoes nobody's work: else one who as
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
@@ -121,7 +121,7 @@ class Together:
         if not mine.leads:
             self._wait(mine)
         if mine.leads:
-            self._lead(writing)
+            self._lead(writing, mine)
         if mine.error is not None:
             raise mine.error
         if isinstance(mine.result, Refusal):
@@ -141,28 +141,20 @@ class Together:
                         self._hand_on()
             raise
 
-    def _lead(self, writing: Writing) -> None:
+    def _lead(self, writing: Writing, mine: Job) -> None:
         """Do what has been asked for, one's own first, then let the next one lead."""
-        with self._guard:
-            batch = self._next()
+        batch: list[Job] = []
         try:
+            with self._guard:
+                batch += [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
             _do(writing, batch)
         finally:
             for each in batch:
                 each.tell()
             with self._guard:
+                if mine in self._waiting:  # interrupted before it was even looked at
+                    self._waiting.remove(mine)
                 self._hand_on()
-
-    def _next(self) -> list[Job]:
-        """Those who have waited longest, of each person the first; what is left of a person stays where it was."""
-        batch: list[Job] = []
-        left, seen = deque[Job](), set[object]()
-        for each in self._waiting:
-            chosen = len(batch) < MOST and (each.whose is None or each.whose not in seen)
-            (batch if chosen else left).append(each)
-            seen.add(each.whose)
-        self._waiting = left
-        return batch
 
     def _hand_on(self) -> None:
         self._led = bool(self._waiting)
@@ -178,24 +170,41 @@ def _do(writing: Writing, batch: list[Job]) -> None:
         if batch[0].error is None:
             return
     for n, each in enumerate(batch):
-        if not _opened(writing, [each]):  # those behind it would wait as long, one after another, for nothing
+        if not _opened(writing, [each], alone=True):  # those behind it would wait as long, one after another, for nothing
             for other in batch[n:]:
                 other.error = each.error
             return
         each.tell()
 
 
-def _opened(writing: Writing, batch: list[Job]) -> bool:
-    """Do this in one transaction, all or nothing; whether there was a transaction at all."""
-    opened = False
+def _opened(writing: Writing, batch: list[Job], alone: bool = False) -> bool:
+    """Do this in one transaction, all or nothing; whether there was a transaction at all: if `alone`, one that may write."""
+    from crossmatch.study.straight import send_rest
+
+    opened, results = False, list[tuple[Job, Any]]()
     try:
         with writing() as connection:
+            if alone:
+                send_rest(connection)  # on PostgreSQL the turn is taken with what is asked first
             opened = True
-            results = in_step(connection, [each.work(connection) for each in batch])
+            for wave in _waves(batch):
+                results += zip(wave, in_step(connection, [each.work(connection) for each in wave]), strict=True)
     except Exception as error:
         for each in batch:
             each.error = error
     else:
-        for each, result in zip(batch, results, strict=True):
+        for each, result in results:
             each.result, each.error = result, None
     return opened
+
+
+def _waves(batch: Sequence[Job]) -> list[list[Job]]:
+    """Those who ask at the same time: of each person what they asked for first, then what they asked for second, and so on."""
+    waves: list[list[Job]] = []
+    before = Counter[object]()
+    for each in batch:
+        if before[each.whose] == len(waves):
+            waves.append([])
+        waves[before[each.whose]].append(each)
+        before[each.whose] += each.whose is not None
+    return waves

@@ -3,7 +3,9 @@
 import signal
 import threading
 import time
+from collections import deque
 
+import psycopg
 import pytest
 from sqlalchemy import event as happening
 from sqlalchemy import insert, select
@@ -12,7 +14,7 @@ from crossmatch.core.errors import CrossmatchError
 from crossmatch.study import assign, queries, together
 from crossmatch.study.schema import person
 from crossmatch.study.verify import verify
-from study_lab import a_study, in_parallel, row_of, someone
+from study_lab import a_study, database_of, in_parallel, new_campaign, row_of, someone
 
 
 def plain(work):
@@ -112,24 +114,23 @@ def test_those_who_share_a_transaction_ask_before_anybody_goes_on(campaign):
     assert order == (["asks", "hears"] * 5 if campaign.engine.dialect.name == "sqlite" else ["asks"] * 5 + ["hears"] * 5)
 
 
-def test_of_one_person_only_the_first_is_in_a_batch(campaign, commits):
-    done = []
+def test_what_one_person_asks_for_twice_is_done_one_after_another_in_one_transaction(campaign, commits):
+    """On PostgreSQL, where those who ask at the same time do not see each other, in waves; for the disk all wait once."""
+    asked, done = [], []
 
     def note(whose, n):
-        return plain(lambda _: done.append((whose, n)))
+        def steps(_):
+            asked.append((whose, n))
+            yield ()
+            done.append((whose, n))
+
+        return steps
 
     jobs = [("anna", 0), ("anna", 1), ("ben", 0), (None, 0), ("anna", 2), (None, 1), ("ben", 1)]
-    threads = []
-    with Held(campaign):
-        for place, (whose, n) in enumerate(jobs, 1):
-            threads.append(threading.Thread(target=campaign.write, args=(note(whose, n),), kwargs={"whose": whose}))
-            threads[-1].start()
-            while len(campaign.together._waiting) < place:
-                time.sleep(0.001)
-    for each in threads:
-        each.join()
-    assert done == [("anna", 0), ("ben", 0), (None, 0), (None, 1), ("anna", 1), ("ben", 1), ("anna", 2)]
-    assert len(commits) == 1 + 3
+    one_after_another(campaign, [lambda w=w, n=n: campaign.write(note(w, n), whose=w) for w, n in jobs])
+    waves = [("anna", 0), ("ben", 0), (None, 0), (None, 1)], [("anna", 1), ("ben", 1)], [("anna", 2)]
+    assert done == asked == [job for wave in waves for job in wave]
+    assert len(commits) == 1 + 1
 
 
 @pytest.mark.parametrize("first", ["holder", "other"])
@@ -164,6 +165,40 @@ def test_a_late_answer_counts_unless_another_came_before_it(campaign, clock, fir
     assert verify(campaign)[0].answers == (first == "holder")
 
 
+def test_a_clock_that_steps_between_two_of_a_batch_gives_no_slot_to_both(campaign, clock, monkeypatch):
+    """Somebody gets a HIT back that they had lost, and for the next in the batch that lease has ended already."""
+    study = a_study(campaign, "recipe.batch=1", "recipe.people=2", items=1)
+    first, second, third, fourth = (someone(campaign, study) for _ in range(4))
+    mine = assign.claim_hit(campaign, study, first)
+    assign.claim_hit(campaign, study, second)
+    clock.wait(24 * 60)
+    assign.submit(campaign, assign.claim_hit(campaign, study, third), third, [{"match": "yes"}])
+
+    def stepping():
+        clock.wait(2 * 60)
+        return clock.at
+
+    object.__setattr__(campaign, "now", stepping)
+    jobs = [lambda who=who: assign.claim_hit(campaign, study, who) for who in (first, fourth)]
+    out = one_after_another(campaign, jobs)
+    assert out[0] == mine
+    assert verify(campaign)[0].answers == 1
+
+
+def test_where_the_turn_is_not_to_be_had_nobody_waits_for_all_others(request, tmp_path):
+    """Another process has it, and the server lets nobody wait for long: all are told after two waits, not one after another."""
+    url = database_of("postgresql", request)
+    with new_campaign(tmp_path / "campaign", f"{url}%20-clock_timeout%3D300ms") as campaign, psycopg.connect(url) as other:
+        study = a_study(campaign, "recipe.batch=1", items=20)
+        people = [someone(campaign, study) for _ in range(8)]
+        tried = []
+        happening.listen(campaign.engine, "checkout", lambda *_: tried.append(1))
+        jobs = [lambda who=who: assign.claim_hit(campaign, study, who) for who in people]
+        out = one_after_another(campaign, jobs, lambda: (tried.clear(), other.execute("SELECT pg_advisory_lock(20230701)")))
+        assert {type(one).__name__ for one in out} == {"LockNotAvailable"}
+        assert len(tried) == 2
+
+
 def test_events_of_a_batch_follow_each_other(campaign):
     """Claims and submissions in two studies at once: both chains hold."""
     studies = [a_study(campaign, "recipe.batch=1", items=20, name=name) for name in ("one", "two")]
@@ -175,7 +210,7 @@ def test_events_of_a_batch_follow_each_other(campaign):
     assert [one.answers for one in verify(campaign)] == [4, 4]
 
 
-def one_after_another(campaign, jobs):
+def one_after_another(campaign, jobs, then=lambda: None):
     """What each job gives if they come in this order, all while another transaction is open."""
     out = [None] * len(jobs)
 
@@ -188,6 +223,7 @@ def one_after_another(campaign, jobs):
             each.start()
             while len(campaign.together._waiting) <= n:
                 time.sleep(0.001)
+        then()
     for each in threads:
         each.join()
     return out
@@ -271,7 +307,7 @@ def test_who_asks_in_vain_slows_nobody_down(campaign, commits):
     rest.join()
     kinds = [type(one).__name__ for one in out]
     assert kinds == ["str", "Nothing", "Ended", "CrossmatchError", "NotYours", "Ended", "NotYours", "NoneType"]
-    assert len(commits) == 1 + 3  # two of them ask three times, and each time in another batch; nothing was done twice
+    assert len(commits) == 1 + 1
     assert [one.answers for one in verify(campaign)] == [0, 0]
     assert row_of(campaign, out[0]).person == done
 
@@ -356,3 +392,19 @@ def test_who_is_interrupted_while_leading_tells_nobody_that_it_is_done(small):
     assert [type(one) for one in made] == [RuntimeError] * 3
     assert names(small) == []
     assert small.write(put("z"))
+
+
+def test_who_is_interrupted_before_looking_at_the_queue_lets_another_lead(small, monkeypatch):
+    """The main thread leads, and Ctrl-C comes as it begins."""
+
+    class Interrupted(deque):
+        def popleft(self):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(small.together, "_waiting", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        small.write(put("interrupted"))
+    assert not small.together._waiting
+    monkeypatch.setattr(small.together, "_waiting", deque())
+    assert small.write(put("z"))
+    assert names(small) == ["z"]
