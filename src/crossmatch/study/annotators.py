@@ -58,16 +58,19 @@ class Key:
         """The key to a study's items; pictures are named by the hash of their bytes."""
         images: dict[str, str] = {}
         fits: dict[tuple[str, str], bool] = {}
+        paired: dict[tuple[str, str], bool] = {}
         gold: dict[frozenset[str], dict[str, tuple[str, ...]]] = {}
         for thing in things:
             hashes = [name.partition(".")[0] for name in thing.images]
             images |= dict(zip(hashes, thing.image_ids or hashes, strict=True))
             pairs = [(image, caption) for image in thing.image_ids or hashes for caption in thing.captions]
             fits |= dict(zip(pairs, thing.body.get("fits", ()), strict=False))
+            if "query" in thing.body:  # one choice of a trial (`items.choices_of`)
+                paired |= {pair: n == thing.body["query"] % len(pairs) for n, pair in enumerate(pairs)}
             if thing.gold:
                 faces = Faces(tuple(images[name] for name in hashes), thing.captions, design.shows.lists)
                 gold[faces.all] = {name: tuple(faces.of(str(v)) for v in values) for name, values in thing.gold.items()}
-        return cls(design, ToldTruth(fits, known or NOTHING) if fits else known, images, gold)
+        return cls(design, ToldTruth(fits, known or NOTHING, paired) if fits or paired else known, images, gold)
 
 
 @dataclass(frozen=True)

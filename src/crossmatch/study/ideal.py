@@ -119,14 +119,23 @@ class FileTruth:
 
 @dataclass(frozen=True, eq=False)
 class ToldTruth:
-    """Whether pairs fit, as the items of a study tell it themselves (`fits`); all else is what the `rest` knows."""
+    """Whether pairs fit, as the items of a study tell it themselves (`fits`); all else is what the `rest` knows.
+
+    Of what nobody knows, a trial has it that its first image and its first caption belong together, and so on (`paired`).
+    """
 
     fits: Mapping[tuple[str, str], bool]
     rest: Known
+    paired: Mapping[tuple[str, str], bool] = field(default_factory=dict)
 
     def grade(self, image: str, caption: str) -> float:
         told = self.fits.get((image, caption))
-        return self.rest.grade(image, caption) if told is None else float(told)
+        if told is not None:
+            return float(told)
+        try:
+            return self.rest.grade(image, caption)
+        except Unknown:
+            return float(_found(self.paired, (image, caption)))
 
     def alike(self, one: tuple[Side, str], other: tuple[Side, str]) -> float:
         return self.rest.alike(one, other)

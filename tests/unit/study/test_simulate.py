@@ -140,6 +140,25 @@ def test_items_may_tell_themselves_what_fits(small, tmp_path, blocks):
         assert {one.answer["best"] for one in said_in(small, made)} == {"image-1"}
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_trial_has_it_that_its_pairs_belong_together_unless_somebody_knows_better(small, tmp_path, turned):
+    for n, colour in enumerate(("red", "green")):
+        Image.new("RGB", (8, 8), colour).save(tmp_path / f"{n}.png")
+    one = {"images": ["0.png", "1.png"], "captions": ["It is red.", "It is green."], "caption_ids": ["c0", "c1"]}
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": f"x{n}", **one}) + "\n" for n in range(5)))
+    design = load_design("bivlc-human")
+    made = begin_study(small, design, read_items(tmp_path / "items.jsonl", design))
+    (tmp_path / "truth.csv").write_text("image,caption_id,grade\n0.png,c0,0\n0.png,c1,1\n1.png,c0,1\n1.png,c1,0\n")
+    key = key_of(small, find_study(small), tmp_path / "truth.csv" if turned else None)
+    tally = Tally()
+    work(Annotator("anna", PERFECT, key), AtHand(small, made), tally)
+    assert tally.right == tally.known == tally.answers == 20
+    for said in said_in(small, made):
+        place = said.thing.body["query"] % 2
+        (answer,) = said.answer.values()
+        assert answer.endswith(str(1 - place if turned else place))
+
+
 def answers_of(habits, n=400, right=("b",), options="abcd", seed=0, kind="choice", **more):
     """What a person answers to many items with these options."""
     question = {"name": "q", "kind": kind, "after": "", "when": [], "low": 0.0, "high": 5.0,
