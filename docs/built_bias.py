@@ -120,7 +120,7 @@ def bias_panel(found: Mapping[tuple[str, str], Mapping[str, FloatArray]]) -> Pan
             for n, (name, (value, low, high)) in enumerate(by_name.items()):
                 sizes = np.arange(1, len(value) + 1)
                 axes.fill_between(sizes, low, high, color=COLOURS[n], alpha=0.15, lw=0)
-                axes.plot(sizes, value, "o-", ms=4, lw=1.6, color=COLOURS[n], ls="--" if name == PAPER else "-", label=name)
+                axes.plot(sizes, value, marker="o", ms=4, lw=1.6, color=COLOURS[n], ls="--" if name == PAPER else "-", label=name)
             axes.set_title(f"{direction}, {METRICS[metric]}", fontsize=10)
             axes.set_ylabel("points")
             axes.set_ylim(bottom=0)

@@ -13,8 +13,7 @@ from crossmatch.core.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.core.errors import CrossmatchError, WrongWords
 
 BINS, MOST_BINS = 100, 4096
-LITTLE = 1e-3  # by how much more the first of all pairs weighs than the last
-PART = 1e-6  # what is less than this from nought or one is whole
+NODES = 1000  # of the search for the most pairs; real ones need one
 SAME_KEY = "two pairs have the same key, so that it cannot be said which of them is kept. Give each its own."
 
 
@@ -72,9 +71,8 @@ def word_refinement(
     leads nowhere back: whoever counts words finds additions by their length alone, so that they leave, but for those that a shorter
     negative makes good.
 
-    The program is solved for 0 ≤ s ≤ 1 (HiGHS); pairs that would be kept in part leave, and the rest is solved again, until all are
-    whole. It may keep a few less than the most. Which of equally good choices is taken, the keys and the seed decide, and not the
-    order of pairs.
+    The program is solved by HiGHS, exactly unless a thousand steps of its search do not do; closed walks need one. Which of equally
+    good choices is taken, the keys and the seed decide, and not the order of pairs.
 
     >>> words = np.array([[1, -1], [-1, 1], [1, -1], [0, -1]])     # dog for cat, cat for dog, dog for cat again, a dog added
     >>> word_refinement(np.zeros(4), np.zeros(4), words, keys=["a", "b", "c", "d"]).tolist()
@@ -98,18 +96,17 @@ def word_refinement(
 
 
 def _most(equal: Any, n: int) -> BoolArray:
-    """The most of n pairs for which all rows of a matrix sum to nought; the first weigh a little more than the last."""
-    weight, allowed = 1 + LITTLE * np.linspace(1.0, 0.0, n), np.ones(n)
-    while equal.shape[0]:
-        limits = optimize.LinearConstraint(equal, 0.0, 0.0)
-        found = optimize.milp(-weight, constraints=limits, bounds=optimize.Bounds(0.0, allowed))
-        if not found.success:
-            raise CrossmatchError(f"no choice of pairs was found ({found.message}). Balance the scores alone.")
-        parted = (found.x > PART) & (found.x < 1 - PART)
-        if not parted.any():
-            return np.asarray(found.x > 0.5, dtype=np.bool_)
-        allowed[parted] = 0.0
-    return np.ones(n, dtype=np.bool_)
+    """The most of n pairs for which all rows of a matrix sum to nought; of equally many those that come first."""
+    if not equal.shape[0]:
+        return np.ones(n, dtype=np.bool_)
+    weight = 1 + np.linspace(1.0, 0.0, n) / (n + 1)  # all that is added up is less than one more pair
+    found = optimize.milp(
+        -weight, integrality=np.ones(n, dtype=np.int64), bounds=optimize.Bounds(0.0, 1.0), options={"node_limit": NODES, "mip_rel_gap": 0.0},
+        constraints=optimize.LinearConstraint(equal, 0.0, 0.0),
+    )  # fmt: skip
+    if found.x is None:
+        raise CrossmatchError(f"no choice of pairs was found ({found.message}). Balance the scores alone.")
+    return np.asarray(found.x > 0.5, dtype=np.bool_)
 
 
 def _codes(gap1: ArrayLike, gap2: ArrayLike, bins: int, reach: tuple[float, float] | None) -> tuple[IntArray, int]:
@@ -178,6 +175,8 @@ def draws(keys: NDArray[Any], n: int, seed: int) -> NDArray[np.uint64]:
     """64 random bits for each key, by the key and the seed alone: a hash over its letters, all keys at a time."""
     if keys.shape != (n,):
         raise CrossmatchError(f"keys have shape {keys.shape} for {n:,} pairs; one for each was expected.")
+    if not n:
+        return np.zeros(0, dtype=np.uint64)
     mixed = np.full(n, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), dtype=np.uint64)
     if keys.dtype.kind in "iu":
         return _stirred(_stirred(mixed) ^ keys.astype(np.uint64))

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from crossmatch.build.bias import Found, Measured
-from crossmatch.report.analysis_page import Panel
+from crossmatch.report.analysis_page import Panel, write
 from crossmatch.report.plots import COLOURS
 from crossmatch.report.tables import SHORTER, Table
 
 CALLED = ("all models", "self", "all models but self")
+
+
+def write_bias(folder: Path, found: Found) -> list[Table]:
+    """The tables, which are written into a folder with the picture, and as a page."""
+    tables = bias_tables(found)
+    for name in ("bias.svg", "bias.png", "bias.html"):
+        write(folder / name, "What the choice of annotator models did", tables, [bias_panel(found)])
+    return tables
 
 
 def short(name: str) -> str:

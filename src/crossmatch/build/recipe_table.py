@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from crossmatch.benchmarks.formats.written import write_collection
 from crossmatch.build.bias import bias
+from crossmatch.build.bias_report import write_bias
 from crossmatch.build.files import ROWS, Asked, Output, Row, hash_of, manifest, read_rows, whole_lines, written
 from crossmatch.build.format import formatted
 from crossmatch.build.generate import ITEMS, generate
@@ -53,6 +55,11 @@ def _models(work: Work, what: str) -> list[str]:
     return found
 
 
+def evaluated(work: Work, task: str) -> str:
+    """The words that evaluate a model on what was built; each recipe has results of its own, since two tasks may have one name."""
+    return f"crossmatch run -m MODEL -t {quote(task)} -o {quote(str(work.at('results')))}"
+
+
 # -- BISON: which of two look-alike images?
 
 BISON = Recipe(
@@ -67,7 +74,7 @@ BISON = Recipe(
         Stage("bison-verify", "which image does the caption describe: both people must choose the positive", ("bison-select",),
               items=lambda work: work.at("bison-select") / "trials.jsonl", excludes=("bison-select",)),
     ),
-    ends=lambda work: f"crossmatch run -m MODEL -t trials:{quote(str(work.at('bison-verify') / 'trials.jsonl'))}",
+    ends=lambda work: evaluated(work, f"trials:{work.at('bison-verify') / 'trials.jsonl'}"),
 )  # fmt: skip
 
 
@@ -122,7 +129,7 @@ CXC = Recipe(
         Stage("sits", "how well do an image and a caption fit", ("sample-sits",), items=rows_of("sample-sits")),
         Stage("benchmark", "all ratings beside the collection", ("sits",), do=_together),
     ),
-    ends=lambda work: f"crossmatch run -m MODEL -t {quote('collection:' + str(work.at('benchmark')) + '+positive=3')}",
+    ends=lambda work: evaluated(work, f"collection:{work.at('benchmark')}+positive=3"),
     needs=_looks,
 )  # fmt: skip
 
@@ -242,7 +249,7 @@ BIVLC = Recipe(
         Stage("bivlc-ambiguity", "which image fits the original caption better: the original must", ("pair",),
               items=rows_of("pair"), excludes=("bivlc-choose",)),
     ),
-    ends=lambda work: f"crossmatch run -m MODEL -t trials:{quote(str(work.at('bivlc-ambiguity') / 'trials.jsonl'))}",
+    ends=lambda work: evaluated(work, f"trials:{work.at('bivlc-ambiguity') / 'trials.jsonl'}"),
     needs=_needs_images,
 )  # fmt: skip
 
@@ -265,9 +272,13 @@ def _gold(work: Work) -> tuple[str, ...]:
 
 
 def _bias(work: Work) -> None:
-    """Where several models propose; with one there is nothing to compare."""
-    if len(work.options["models"]) > 1:
-        bias(work.at("pool"), work.at("merge"), work.at("bias"), seed=work.seed)
+    found, _ = bias(work.at("pool"), work.at("merge"), work.at("bias"), seed=work.seed)
+    with suppress(MissingDependency):  # the numbers need nothing to draw with
+        write_bias(work.at("bias"), found)
+
+
+def _one_model(work: Work) -> str:
+    return "one model alone proposes: there is nothing to compare" if len(work.options["models"]) < 2 else ""
 
 
 def _merge(work: Work) -> None:
@@ -284,9 +295,9 @@ ECCV = Recipe(
         Stage("pool", "the five best items of each model in both directions, with gold", do=_pool),
         Stage("eccv-hit", "does the caption fit the image", ("pool",), items=rows_of("pool"), design=_gold),
         Stage("merge", "answers and links as one set of judgements", ("eccv-hit",), do=_merge),
-        Stage("bias", "what the choice of models did", ("merge",), do=_bias),
+        Stage("bias", "what the choice of models did: bias/bias.html", ("merge",), do=_bias, skips=_one_model),
     ),
-    ends=lambda work: f"crossmatch run -m MODEL -t collection:{quote(str(work.at('merge')))}",
+    ends=lambda work: evaluated(work, f"collection:{work.at('merge')}"),
     needs=_proposing,
 )  # fmt: skip
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 TOLD, CAMPAIGN, EXPORTED, SKIPPED = "recipe.json", "campaign", "provenance.json", "skipped.jsonl"
 SKIP_BAD = "skip_bad"  # an option of all recipes: empty captions and pictures that do not open are left out
-DONE, WAITS, LATER = "done", "waits for people", "later"
+DONE, LEFT_OUT, WAITS, LATER = "done", "left out", "waits for people", "later"
+OVER = (DONE, LEFT_OUT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,7 @@ class Stage:
     items: Callable[[Work], Path] | None = None
     excludes: tuple[str, ...] = ()  # studies whose people may not take part
     design: Callable[[Work], tuple[str, ...]] = lambda work: ()  # changes of the preset, beside those of the user
+    skips: Callable[[Work], str] = lambda work: ""  # why there is nothing to do, if there is not
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,15 @@ def carry_on(recipe: Recipe, work: Work) -> list[Standing]:
     _begin(recipe, work)
     found: dict[str, Standing] = {}
     for stage in recipe.stages:
-        ready = all(found[name].state == DONE for name in stage.after)
+        ready = all(found[name].state in OVER for name in stage.after)
         found[stage.name] = _carried(stage, work) if ready else Standing(stage.name, stage.about, LATER)
     return list(found.values())
 
 
 def _carried(stage: Stage, work: Work) -> Standing:
+    why = stage.skips(work)
+    if why:
+        return Standing(stage.name, stage.about, LEFT_OUT, why)
     if stage.do is not None:
         if not _is_over(stage, work):
             stage.do(work)
@@ -248,7 +253,7 @@ def _export(campaign: Campaign, study: Study, work: Work) -> None:
 
 def next_words(recipe: Recipe, work: Work, found: list[Standing]) -> list[str]:
     """What the user is to do now."""
-    if all(one.state == DONE for one in found):
+    if all(one.state in OVER for one in found):
         return [recipe.ends(work)]
     campaign = quote(str(work.folder / CAMPAIGN))
     return [

@@ -115,7 +115,8 @@ def refine(
     Each row keeps its two gaps and gets its four `scores`. The manifest counts what was dropped, and why; `blind.json` tells how
     often a blind classifier finds the caption before and after. Put captions into form first: those without an end are dropped.
     `words` balances every word, too (`balance.word_refinement`), and `parts` balances so many parts of the images by themselves:
-    pairs that are split into those that teach and those that are judged need that (`blind.blind_accuracy` says why).
+    pairs that are split into those that teach and those that are judged need that (`blind.blind_accuracy` says why). Then each row
+    tells its `part`.
     """
     told = manifest(source)
     if told["step"] not in ("negatives", "format"):
@@ -124,13 +125,26 @@ def refine(
         raise WrongWords(f"{len(scorers)} scorers were named; two were expected, such as plausibility and fluency.")
     if parts < 1:
         raise WrongWords(f"{parts} parts were asked for; one or more was expected.")
+    if bins == 1 and not words:
+        raise WrongWords("a grid of one cell balances nothing. Ask for two on each side or more, or for --words.")
     both, cut = [as_scorer(one) for one in scorers], Cut(share, bins, words, parts)
     options = {"scorers": [one.name for one in both], **asdict(cut)}
     with output(output_folder, Asked(STEP, {"negatives": hash_of(source)}, options, seed)) as made:
         if not made.finished:
-            rows = sorted(read_rows(source), key=lambda row: str(row["id"]))
-            _fill(made, rows, both, cut, seed)
+            _fill(made, _read(source), both, cut, seed)
     return manifest(output_folder)
+
+
+def _read(source: Path) -> list[Row]:
+    """The rows of a folder by their ids, each a caption with its negative."""
+    rows = sorted(read_rows(source), key=lambda row: str(row["id"]))
+    for row in rows:
+        lacking = next((name for name in ("caption", "negative", "image_id", "caption_id") if name not in row), None)
+        if lacking:
+            raise WrongWords(
+                f"row {row['id']} of {source} has no {lacking}; captions with hard negatives were expected. Check the path."
+            )
+    return rows
 
 
 def _fill(made: Output, rows: list[Row], scorers: Sequence[Scorer], cut: Cut, seed: int) -> None:
@@ -147,12 +161,15 @@ def _fill(made: Output, rows: list[Row], scorers: Sequence[Scorer], cut: Cut, se
     fit = np.asarray([n for n, problem in zip(chosen, problems, strict=True) if not problem], dtype=np.int64)
     gaps = np.stack([positive - negative for positive, negative in scores], axis=1)
     kept = _balanced(rows, gaps, fit, cut, seed)
+    member = parts([image_of(rows[n]) for n in kept], cut.parts)
     made.count("dropped: to balance the grid and all words" if cut.words else "dropped: to balance the grid", len(fit) - len(kept))
     made.count("kept", len(kept))
-    for n in kept:
+    for part in range(cut.parts if cut.parts > 1 else 0):
+        made.count(f"kept in part {part}", int((member == part).sum()))
+    for n, part in zip(kept, member.tolist(), strict=True):
         found = [[float(positive[n]), float(negative[n])] for positive, negative in scores]
         if ids[n] not in made.done:
-            made.write({**rows[n], "scores": found})
+            made.write({**rows[n], "scores": found} | ({"part": part} if cut.parts > 1 else {}))
     _tell(made, rows, gaps, fit, kept, cut)
 
 

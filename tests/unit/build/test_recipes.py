@@ -11,7 +11,7 @@ import pytest
 from crossmatch.benchmarks.folder import load_folder
 from crossmatch.build.files import read_rows
 from crossmatch.build.recipe_table import BISON, RECIPES, recipe
-from crossmatch.build.recipes import CAMPAIGN, DONE, LATER, WAITS, Recipe, Stage, Work, carry_on, next_words
+from crossmatch.build.recipes import CAMPAIGN, DONE, LATER, LEFT_OUT, WAITS, Recipe, Stage, Work, carry_on, next_words
 from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
 from crossmatch.study import assign
 from crossmatch.study.said import find_study
@@ -225,11 +225,16 @@ def test_artificial_people_know_what_the_world_drew(tmp_path: Path):
     assert {json.loads(line)["id"] for line in kept.splitlines()} == {name for name, fits in known.items() if fits == [True, False]}
 
 
-def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path):
-    eccv, work = recipe("eccv"), Work(tmp_path / "R", DATA, {"models": ["random"]})
+@pytest.mark.parametrize("models", [["random"], ["random", "oracle"]])
+def test_eccv_merges_what_people_said_with_the_links(tmp_path: Path, models: list[str]):
+    eccv, work = recipe("eccv"), Work(tmp_path / "R", DATA, {"models": models})
     assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
-    answered(work, "eccv-hit", lambda hit, n: {"match": "yes" if "yes" in (hit.items[n].gold or {}).get("match", ()) else "no"})
-    assert states(eccv, work) == [DONE, DONE, DONE, DONE]
+    answered(work, "eccv-hit", lambda hit, n: {"match": "no" if "no" in (hit.items[n].gold or {}).get("match", ()) else "yes"})
+    found = carry_on(eccv, work)
+    assert [one.state for one in found] == [DONE, DONE, DONE, LEFT_OUT if len(models) == 1 else DONE]
+    assert ("nothing to compare" in found[-1].said) == (len(models) == 1)
+    assert (work.at("bias") / "bias.html").is_file() == (len(models) == 2)
+    assert next_words(eccv, work, found) == [f"crossmatch run -m MODEL -t collection:{work.at('merge')} -o {work.at('results')}"]
     merged = load_folder(work.at("merge"))
     assert any(name.startswith("merged") for name in merged.judgements)
 
@@ -246,7 +251,7 @@ def test_a_small_collection_has_no_certain_negatives_and_is_judged_without(tmp_p
     eccv, work = recipe("eccv"), Work(tmp_path / "R", f"collection:{tmp_path / 'pets'}", {"models": ["random"]})
     assert states(eccv, work) == [DONE, WAITS, LATER, LATER]
     answered(work, "eccv-hit", lambda hit, n: {"match": "yes"})
-    assert states(eccv, work) == [DONE, DONE, DONE, DONE]
+    assert states(eccv, work) == [DONE, DONE, DONE, LEFT_OUT]  # one model: nothing to compare
 
 
 def test_a_study_that_its_owner_closed_is_enough(tmp_path: Path):

@@ -92,19 +92,15 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
                  samples: int, seed: int, cache: Path | None, no_cache: bool) -> None:  # fmt: skip
     """What the choice of annotator models did to a POOL, and which to add (chun2022eccv, app. E)."""
     from crossmatch.build.bias import bias
-    from crossmatch.build.bias_report import bias_panel, bias_tables
+    from crossmatch.build.bias_report import write_bias
     from crossmatch.cli.cache import score_cache
-    from crossmatch.report.analysis_page import write
     from crossmatch.report.tables import as_text
 
     found, _ = bias(
         pool, answers, output, metrics=metrics or ("hit@1",), collection=collection(data) if data else None, candidates=models,
         samples=samples, seed=seed, cache=score_cache(cache, no_cache),
     )  # fmt: skip
-    tables = bias_tables(found)
-    for name in ("bias.svg", "bias.png", "bias.html"):
-        write(output / name, "What the choice of annotator models did", tables, [bias_panel(found)])
-    click.echo("\n\n".join(map(as_text, tables)))
+    click.echo("\n\n".join(map(as_text, write_bias(output, found))))
     for direction, number in found.unjudged.items():
         if number:
             click.echo(f"{number:,} pairs of the pool in {direction} have no answer, and count as no match", err=True)

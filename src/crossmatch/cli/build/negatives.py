@@ -136,15 +136,16 @@ def _setting(words: str) -> tuple[str, Any]:
 @SEED
 def refine_command(source: Path, output: Path, scorers: str, share: float, bins: int, words: bool, parts: int, seed: int) -> None:
     """The best hard negatives of a folder SOURCE, cut until no blind model tells them from captions (BiVLC, SugarCrepe)."""
-    from crossmatch.build.refine import BLIND, refine
+    from crossmatch.build.refine import BLIND, FEW, refine
 
     with goes_on():
         named = listed(scorers, "scorer")
         told = refine(source, output, scorers=named, share=share, bins=bins, words=words, parts=parts, seed=seed)
     blind = json.loads((output / BLIND).read_text(encoding="utf-8"))
     said = [f"{stage} {_found(found)}" for stage, found in blind.items() if "accuracy" in found]
-    ended(output, told, f"% that a blind model finds: {', '.join(said)}" if said else "",
-          f"crossmatch build generate {quote(str(output))} --by GENERATOR -o FOLDER")  # fmt: skip
+    more = "few are left: try fewer --bins, a larger --share, or negatives of more captions" if told["rows"] < FEW else ""
+    then = f"crossmatch build generate {quote(str(output))} --by GENERATOR -o FOLDER" if told["rows"] else ""
+    ended(output, told, f"% that a blind model finds: {', '.join(said)}" if said else "", more, then)
 
 
 def _found(told: Mapping[str, Any]) -> str:
