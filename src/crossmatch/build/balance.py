@@ -101,9 +101,12 @@ def _most(equal: Any, n: int) -> BoolArray:
         return np.ones(n, dtype=np.bool_)
     weight = 1 + np.linspace(1.0, 0.0, n) / (n + 1)  # all that is added up is less than one more pair
     found = optimize.milp(
-        -weight, integrality=np.ones(n, dtype=np.int64), bounds=optimize.Bounds(0.0, 1.0), options={"node_limit": NODES, "mip_rel_gap": 0.0},
+        -weight,
+        integrality=np.ones(n, dtype=np.int64),
+        bounds=optimize.Bounds(0.0, 1.0),
         constraints=optimize.LinearConstraint(equal, 0.0, 0.0),
-    )  # fmt: skip
+        options={"node_limit": NODES, "mip_rel_gap": 0.0},
+    )
     if found.x is None:
         raise CrossmatchError(f"no choice of pairs was found ({found.message}). Balance the scores alone.")
     return np.asarray(found.x > 0.5, dtype=np.bool_)

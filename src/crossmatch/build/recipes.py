@@ -258,5 +258,6 @@ def next_words(recipe: Recipe, work: Work, found: list[Standing]) -> list[str]:
     campaign = quote(str(work.folder / CAMPAIGN))
     return [
         f"crossmatch study serve {campaign}",
-        "then the same command again (review what waits on the owner's page; close a study there to go on with the answers it has)",
+        "then the same command again (review what waits on the owner's page; to go on with the answers there are, close the study "
+        f"there, or by: crossmatch study close {campaign} --study STUDY)",
     ]
