@@ -65,7 +65,7 @@ class Key:
             images |= dict(zip(hashes, thing.image_ids or hashes, strict=True))
             pairs = [(image, caption) for image in thing.image_ids or hashes for caption in thing.captions]
             fits |= dict(zip(pairs, thing.body.get("fits", ()), strict=False))
-            if "query" in thing.body:  # one choice of a trial (`items.choices_of`)
+            if "trial" in thing.body and isinstance(thing.body.get("query"), int):  # one choice of a trial (`items.choices_of`)
                 paired |= {pair: n == thing.body["query"] % len(pairs) for n, pair in enumerate(pairs)}
             if thing.gold:
                 faces = Faces(tuple(images[name] for name in hashes), thing.captions, design.shows.lists)
