@@ -107,7 +107,7 @@ class Job:
 
 
 class Together:
-    """Runs work in transactions that `writing` opens: one after another, in the order in which it was asked for."""
+    """Runs work in transactions that `writing` opens, one after another: each has what was asked for first, in waves (`_waves`)."""
 
     def __init__(self) -> None:
         self._guard, self._waiting, self._led = Lock(), deque[Job](), False

@@ -119,6 +119,8 @@ def test_negatives_by_rules_are_put_into_form_and_refined(crossmatch, tmp_path):
     assert set(told(tmp_path / "n")["options"]["categories"]) == {"replace/obj", "replace/att"}
     assert "crossmatch build format n" in said
     assert "crossmatch build refine f" in crossmatch("build", "format", "n", "-o", "f")[1]
+    few = crossmatch("build", "refine", "f", "--share", "0.001", "--words", "--bins", "1", "-o", "few")
+    assert (few[0], "few are left: try fewer --bins, a larger --share" in few[1]) == (0, True)
     code, said, err = crossmatch("build", "refine", "f", "--share", "0.9", "--bins", "4", "-o", "r")
     assert code == 0, err
     assert "% that a blind model finds: read" in said
