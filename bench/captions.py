@@ -1,21 +1,18 @@
 """Caption metrics against pycocoevalcap on the same captions: 5,000 candidates with five references each.
 
-Takes the real captions of `$CROSSMATCH_DATA` (or ../shared/data), else words drawn at random. Both sides get the same tokens;
-before any time is taken the numbers are compared. The tokeniser is compared with Stanford's, the start of Java included.
+Uses the real captions in `$CROSSMATCH_DATA` (or ../shared/data) if they exist, else random words. Both sides get the same tokens,
+and their numbers are compared before they are timed. The tokeniser is compared with Stanford's, including the start of Java.
 
     python bench/captions.py [--images 5000] [--repeat 3]
 
-aac-metrics takes part where it is there. It wants an audio model that no caption metric uses; without it:
+aac-metrics is measured too if it is installed. It requires an audio model that no caption metric uses; to install it without:
 `pip install --no-deps aac-metrics==0.5.5 torchmetrics lightning-utilities`.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
-import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -28,13 +25,11 @@ import numpy as np
 
 from crossmatch.captions.bleu import bleu
 from crossmatch.captions.cider import cider_d
-from crossmatch.captions.corpus import Corpus
-from crossmatch.captions.frequencies import Frequencies
+from crossmatch.captions.corpus import CaptionCorpus
+from crossmatch.captions.document_frequencies import DocumentFrequencies
+from crossmatch.captions.ptb_tokenizer import tokenise
 from crossmatch.captions.rouge import rouge_l
-from crossmatch.captions.tokenise import tokenise
-from timing import best_of
-
-DATA = Path(os.environ.get("CROSSMATCH_DATA") or Path(__file__).parents[2] / "shared" / "data")
+from timing import DATA, best_of, make_parser, peak_mb, report
 
 
 def real_captions() -> tuple[list[str], list[list[str]]]:
@@ -46,8 +41,8 @@ def real_captions() -> tuple[list[str], list[list[str]]]:
     return [candidates[i] for i in references], [texts[:5] for texts in references.values()]
 
 
-def made_captions(images: int) -> tuple[list[str], list[list[str]]]:
-    """Words drawn as often as words are in English: the r-th most frequent one 1/r times as often as the first."""
+def random_captions(images: int) -> tuple[list[str], list[list[str]]]:
+    """Random words with English frequencies: the r-th most frequent one occurs 1/r times as often as the first."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(1, 8_000)
 
@@ -58,7 +53,7 @@ def made_captions(images: int) -> tuple[list[str], list[list[str]]]:
 
 
 def aac_metrics() -> Callable[[list[str], list[list[str]]], list[float]] | None:
-    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D of the corpus by aac-metrics on captions that are cut into words already."""
+    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D of tokenised captions by aac-metrics; None if it is not installed."""
     sys.modules.setdefault("msclap", SimpleNamespace(CLAP=None))  # type: ignore[arg-type]
     try:
         from aac_metrics.functional import bleu, cider_d, rouge_l
@@ -74,20 +69,8 @@ def aac_metrics() -> Callable[[list[str], list[list[str]]], list[float]] | None:
     return score
 
 
-def report(workload: str, ours: float, peer: str, theirs: float, limit: float | None = None) -> None:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line = {"workload": f"captions/{workload}", "ours_s": round(ours, 4), "peer": peer, "peer_s": round(theirs, 4),
-            "ratio": round(theirs / ours, 2), "peak_mb": round(peak)}  # fmt: skip
-    if limit is not None:
-        line["limit_ratio"] = round(ours / limit, 3)
-    print(json.dumps(line), flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=5_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    options = parser.parse_args()
+    options = make_parser(__doc__, images=5_000, repeat=3).parse_args()
     try:
         from pycocoevalcap.bleu.bleu import Bleu
         from pycocoevalcap.cider.cider import Cider
@@ -97,14 +80,14 @@ def main() -> None:
         sys.exit("bench/captions.py needs pycocoevalcap. Install it with: pip install 'crossmatch[dev]'")
 
     real = (DATA / "coco/karpathy_test_captions.tsv").is_file()
-    candidates, references = (part[: options.images] for part in (real_captions() if real else made_captions(options.images)))
+    candidates, references = (part[: options.images] for part in (real_captions() if real else random_captions(options.images)))
     own, refs = [tokenise(c) for c in candidates], [[tokenise(r) for r in texts] for texts in references]
     gts = {n: [" ".join(t) for t in texts] for n, texts in enumerate(refs)}
     res = {n: [" ".join(t)] for n, t in enumerate(own)}
     size = f"{len(own)}x5"
 
-    def fresh() -> Corpus:  # nothing is kept from the run before
-        return Corpus.of_tokens(own, refs)
+    def fresh() -> CaptionCorpus:  # without cached counts
+        return CaptionCorpus.from_tokens(own, refs)
 
     def ours() -> list[float]:
         corpus = fresh()
@@ -118,56 +101,50 @@ def main() -> None:
         ]
 
     np.testing.assert_allclose(ours(), theirs(), rtol=0, atol=1e-9)
-    for name, mine, peer, limit in (
+    for name, function, peer, limit in (
         ("bleu", lambda: bleu(fresh()), lambda: Bleu(4).compute_score(gts, res, verbose=0), None),
         ("rouge-l", lambda: rouge_l(fresh()), lambda: Rouge().compute_score(gts, res), None),
         ("cider-d", lambda: cider_d(fresh()), lambda: Cider().compute_score(gts, res), None),
         ("bleu+rouge-l+cider-d", ours, theirs, 15),
     ):
-        mine_s, peer_s = best_of(options.repeat, mine, peer)
-        report(f"{name}/{size}", mine_s, "pycocoevalcap", peer_s, peer_s / limit if limit else None)
+        ours_s, peer_s = best_of(options.repeat, function, peer)
+        more = {"limit_ratio": ours_s * limit / peer_s} if limit else {}
+        report(f"captions/{name}/{size}", ours_s, "pycocoevalcap", peer_s, peak_mb=peak_mb(), **more)
 
     if (aac := aac_metrics()) is not None:
         texts = [res[n][0] for n in res], [gts[n] for n in gts]
         np.testing.assert_allclose(ours(), aac(*texts), rtol=0, atol=1e-6)
-        mine_s, peer_s = best_of(1, ours, lambda: aac(*texts))
-        report(f"bleu+rouge-l+cider-d/{size}", mine_s, "aac-metrics", peer_s)
+        ours_s, peer_s = best_of(1, ours, lambda: aac(*texts))
+        report(f"captions/bleu+rouge-l+cider-d/{size}", ours_s, "aac-metrics", peer_s, peak_mb=peak_mb())
 
-    # As a reward: small batches, the document frequencies of the whole set kept.
-    kept = Frequencies.of(fresh())
+    # As a reward: small batches, with the document frequencies of the whole set.
+    frequencies = DocumentFrequencies.from_corpus(fresh())
     batch = min(64, len(own))
-    parts = [Corpus.of_tokens(own[i : i + batch], refs[i : i + batch]) for i in range(0, len(own) - batch + 1, batch)]
+    parts = [CaptionCorpus.from_tokens(own[i : i + batch], refs[i : i + batch]) for i in range(0, len(own) - batch + 1, batch)]
 
     def reward() -> None:
         for i in range(0, batch * len(parts), batch):
-            cider_d(Corpus.of_tokens(own[i : i + batch], refs[i : i + batch]), kept)
+            cider_d(CaptionCorpus.from_tokens(own[i : i + batch], refs[i : i + batch]), frequencies)
 
-    whole_s, peer_s = best_of(options.repeat, reward, lambda: Cider().compute_score(gts, res))
-    report(
-        f"cider-d-reward/{batch * len(parts)} in batches of {batch}",
-        whole_s,
-        "pycocoevalcap, all at once",
-        peer_s,
-        batch * len(parts) / 640,
-    )
+    ours_s, peer_s = best_of(options.repeat, reward, lambda: Cider().compute_score(gts, res))
+    count = batch * len(parts)
+    report(f"captions/cider-d-reward/{count} in batches of {batch}", ours_s, "pycocoevalcap, all at once", peer_s, peak_mb=peak_mb(),
+           limit_ratio=ours_s * 640 / count)  # fmt: skip
 
     if shutil.which("java"):
-        texts = [
-            text.replace("\n", " ")
-            for group in (candidates, *references)
-            for text in (group if isinstance(group, list) else [group])
-        ]
+        texts = [text.replace("\n", " ") for group in (candidates, *references) for text in group]
         jar = Path(ptbtokenizer.__file__).parent / ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
             file.write("\n".join(texts))
             file.flush()
-            words = ["java", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase", file.name]
-            mine_s, java_s = best_of(
+            command = ["java", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase", file.name]
+            ours_s, java_s = best_of(
                 options.repeat,
                 lambda: [tokenise(text) for text in texts],
-                lambda: subprocess.run(words, capture_output=True, check=True),
+                lambda: subprocess.run(command, capture_output=True, check=True),
             )
-        report(f"tokenise/{len(texts)}", mine_s, "Stanford PTBTokenizer 3.4.1", java_s, java_s)
+        report(f"captions/tokenise/{len(texts)}", ours_s, "Stanford PTBTokenizer 3.4.1", java_s, peak_mb=peak_mb(),
+               limit_ratio=ours_s / java_s)  # fmt: skip
 
 
 if __name__ == "__main__":

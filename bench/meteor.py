@@ -1,15 +1,13 @@
 """METEOR against the METEOR 1.5 program as pycocoevalcap calls it: 5,000 candidates with five references each.
 
-Takes the real captions of `$CROSSMATCH_DATA` (or ../shared/data). Every run is a process of its own, its start included, as the
-program's is: `cold` has no cache (neither the hashes of the paraphrases nor the compiled search), `warm` has both. Before any time
-is taken the scores are compared.
+Uses the real captions in `$CROSSMATCH_DATA` (or ../shared/data). Every run is a separate process, like the Java program, and its
+start is timed too. `cold` has no cache, `warm` has one (hashes of the paraphrases, compiled search). The scores are compared first.
 
     python bench/meteor.py [--images 5000] [--repeat 3]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from captions import DATA, real_captions
-from crossmatch.captions.tokenise import tokenise
-from timing import best_of
+from captions import real_captions
+from crossmatch.captions.ptb_tokenizer import tokenise
+from timing import DATA, best_of, make_parser, report
 
 OURS = """
 import json, resource, sys
 if {blocked}:
     sys.modules["numba"] = None
-from crossmatch.captions.corpus import Corpus
-from crossmatch.captions.meteor import meteor
+from crossmatch.captions.corpus import CaptionCorpus
+from crossmatch.captions.meteor.score import meteor
 own, refs = json.load(open({tokens!r}))
-scores = meteor(Corpus.of_tokens(own, refs))[0]
+scores = meteor(CaptionCorpus.from_tokens(own, refs))[0]
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([scores.value, scores.values.tolist(), peak]))
 """
@@ -45,10 +43,7 @@ print(json.dumps(Meteor().compute_score(gts, {{n: [" ".join(t)] for n, t in enum
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=5_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    options = parser.parse_args()
+    options = make_parser(__doc__, images=5_000, repeat=3).parse_args()
     if not shutil.which("java"):
         sys.exit("bench/meteor.py compares with a Java program. Install Java (default-jre-headless).")
     if not (DATA / "coco/karpathy_test_captions.tsv").is_file():
@@ -59,19 +54,19 @@ def main() -> None:
         Path(tokens).write_text(json.dumps([[*map(tokenise, candidates)], [[*map(tokenise, texts)] for texts in references]]))
 
         def run(code: str, caches: str, blocked: bool = False) -> list:
-            places = {"XDG_CACHE_HOME": caches, "NUMBA_CACHE_DIR": str(Path(caches) / "numba")}
-            words = [sys.executable, "-c", code.format(tokens=tokens, blocked=blocked)]
-            done = subprocess.run(words, env=os.environ | places, capture_output=True, check=True, text=True)
-            return json.loads(done.stdout)
+            caches_of = {"XDG_CACHE_HOME": caches, "NUMBA_CACHE_DIR": str(Path(caches) / "numba")}
+            command = [sys.executable, "-c", code.format(tokens=tokens, blocked=blocked)]
+            process = subprocess.run(command, env=os.environ | caches_of, capture_output=True, check=True, text=True)
+            return json.loads(process.stdout)
 
         def cold(blocked: bool = False) -> list:
             with tempfile.TemporaryDirectory() as empty:
                 return run(OURS, empty, blocked)
 
         value, values, peak = run(OURS, folder)
-        whole, each = run(THEIRS, folder)
-        np.testing.assert_allclose(values, each, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(value, whole, rtol=0, atol=1e-9)
+        their_value, their_values = run(THEIRS, folder)
+        np.testing.assert_allclose(values, their_values, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(value, their_value, rtol=0, atol=1e-9)
         *times, theirs = best_of(
             options.repeat,
             lambda: run(OURS, folder),
@@ -81,10 +76,8 @@ def main() -> None:
             lambda: run(THEIRS, folder),
         )
     for name, ours in zip(("warm", "cold", "warm, without numba", "cold, without numba"), times, strict=True):
-        line = {"workload": f"captions/meteor/{len(candidates)}x5 {name}", "ours_s": round(ours, 4), "peer": "METEOR 1.5 (Java)",
-                "peer_s": round(theirs, 4), "ratio": round(theirs / ours, 2), "peak_mb": round(peak),
-                "limit_ratio": round(ours / theirs, 3)}  # fmt: skip
-        print(json.dumps(line), flush=True)
+        report(f"captions/meteor/{len(candidates)}x5 {name}", ours, "METEOR 1.5 (Java)", theirs, peak_mb=round(peak),
+               limit_ratio=ours / theirs)  # fmt: skip
 
 
 if __name__ == "__main__":

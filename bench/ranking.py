@@ -1,37 +1,35 @@
-"""Ranking at the shape of COCO 5K, both directions, against the bare matrix product and the loops in common use.
+"""Speed of ranking at the size of COCO 5K, in both directions, against the bare matrix product and common loops.
 
     python bench/ranking.py [--peers] [--repeat 5]
 
-prints one json line per case. The limit is twice the time of the bare float32 product in the same run: `limit_ratio` is at most 1
-where it is kept, and `product_ratio` is our time over that of the product.
+prints one json line per case. The limit is twice the time of the bare float32 product in the same run: `limit_ratio` must be at
+most 1. `product_ratio` is our time divided by that of the product.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import resource
 import threading
 
 import numpy as np
 
-from crossmatch.core.judgements import Listed
-from crossmatch.core.ranks import Ranks
-from crossmatch.core.scores import Embeddings
-from crossmatch.core.sweep import stand
-from crossmatch.metrics.table import metric
-from timing import best_of
+from crossmatch.data.judgements import CandidateLists
+from crossmatch.data.scores import Embeddings
+from crossmatch.metrics.metric_table import metric
+from crossmatch.ranking.ranks import Ranks
+from crossmatch.ranking.sweep import count_ranks
+from timing import best_of, make_parser, report
 
 IMAGES, CAPTIONS, DIMENSIONS = 5_000, 25_000, 512
 METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "map@r", "r-precision")
 
 
 def world(rng: np.random.Generator, signal: float):
-    """Random vectors; captions lean towards their image by `signal`. About 18 and 8.5 positives per query.
+    """Random vectors; captions are shifted towards their image by `signal`. About 18 and 8.5 positives per query.
 
-    With signal, the positives beyond the original links are what a second, noisier look ranks among the first hundred: that
-    is how pooled benchmarks such as ECCV Caption find theirs. Without, they are drawn at random, the worst case for counting.
+    With signal, further positives are drawn from the first hundred of a noisier ranking, as in pooled benchmarks such as ECCV
+    Caption. Without, they are drawn at random, which is the worst case for counting.
     """
     images = rng.standard_normal((IMAGES, DIMENSIONS), dtype=np.float32)
     captions = rng.standard_normal((CAPTIONS, DIMENSIONS), dtype=np.float32)
@@ -41,37 +39,38 @@ def world(rng: np.random.Generator, signal: float):
     return images, captions, i2t, t2i
 
 
-def positives(rng: np.random.Generator, queries, items, mean: float, own, signal: float) -> Listed:
+def positives(rng: np.random.Generator, queries, items, mean: float, own, signal: float) -> CandidateLists:
     rows = []
-    for at in range(0, len(queries), 1000):
-        seen = queries[at : at + 1000] @ items.T if signal else np.zeros((len(queries[at : at + 1000]), 1), dtype=np.float32)
-        pool = np.argpartition(-(seen + 10 * rng.standard_normal(seen.shape, dtype=np.float32)), 99)[:, :100] if signal else None
-        for n in range(len(seen)):
-            more = rng.poisson(mean - len(own(at + n)))
-            found = pool[n, rng.integers(0, 100, more)] if signal else rng.integers(0, len(items), more)
-            rows.append(np.unique(np.append(found, own(at + n))))
+    for begin in range(0, len(queries), 1000):
+        scores = (
+            queries[begin : begin + 1000] @ items.T
+            if signal
+            else np.zeros((len(queries[begin : begin + 1000]), 1), dtype=np.float32)
+        )
+        noise = 10 * rng.standard_normal(scores.shape, dtype=np.float32) if signal else 0
+        pool = np.argpartition(-(scores + noise), 99)[:, :100] if signal else None
+        for n in range(len(scores)):
+            count = rng.poisson(mean - len(own(begin + n)))
+            further = pool[n, rng.integers(0, 100, count)] if signal else rng.integers(0, len(items), count)
+            rows.append(np.unique(np.append(further, own(begin + n))))
     start = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
     item = np.concatenate(rows).astype(np.int64)
-    return Listed(np.arange(len(queries)), start, item, np.ones(len(item)))
+    return CandidateLists(np.arange(len(queries)), start, item, np.ones(len(item)))
 
 
 def ours(images, captions, i2t, t2i, compiled: bool = True) -> dict[str, float]:
-    said = Embeddings(np.arange(IMAGES), images, np.arange(CAPTIONS), captions)
-    found = stand(said, {"i2t": i2t, "t2i": t2i}, compiled=compiled)
+    scores = Embeddings(np.arange(IMAGES), images, np.arange(CAPTIONS), captions)
+    counts_by_direction = count_ranks(scores, {"i2t": i2t, "t2i": t2i}, compiled=compiled)
     return {
         f"{direction}/{name}": metric(name).summarise(ranks)
-        for direction, standing in found.items()
-        for ranks in (Ranks.from_standing(standing),)
+        for direction, counts in counts_by_direction.items()
+        for ranks in (Ranks.from_counts(counts),)
         for name in METRICS
     }
 
 
-def product(images, captions, out) -> None:
-    np.matmul(images, captions.T, out=out)
-
-
 def argsort_loop(images, captions, i2t, t2i) -> dict[str, float]:
-    """What most evaluation scripts do: sort the whole gallery for every query."""
+    """Sort the whole gallery for every query, as most evaluation scripts do."""
     images, captions = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (images, captions))
     hits = {}
     for direction, queries, items, listed in (("i2t", images, captions, i2t), ("t2i", captions, images, t2i)):
@@ -99,7 +98,7 @@ def faiss_top_100(images, captions) -> None:
 
 
 class Peak:
-    """The most memory of this process above what it held at the start, sampled every 5 ms."""
+    """The largest memory of this process above that at the start, sampled every 5 ms."""
 
     def __enter__(self) -> Peak:
         self.base, self.top, self._done = resident(), 0.0, threading.Event()
@@ -122,37 +121,33 @@ def resident() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", action="store_true", help="also time an argsort loop and FAISS where it is installed")
-    parser.add_argument("--repeat", type=int, default=5)
+    parser = make_parser(__doc__, repeat=5)
+    parser.add_argument("--peers", action="store_true", help="also time an argsort loop and, if installed, FAISS")
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     for case, signal in (("pooled-positives", 0.12), ("random-positives", 0.0)):
         images, captions, i2t, t2i = world(rng, signal)
-        scores = np.zeros((IMAGES, CAPTIONS), dtype=np.float32)  # warm memory: the product pays for nothing but itself
+        scores = np.zeros((IMAGES, CAPTIONS), dtype=np.float32)  # memory is touched before the product is timed
         ours(images, captions, i2t, t2i)  # compile, and touch the memory
         with Peak() as peak:
-            found = ours(images, captions, i2t, t2i)
+            values = ours(images, captions, i2t, t2i)
         ours_s, product_s = best_of(
-            options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: product(images, captions, scores)
+            options.repeat, lambda: ours(images, captions, i2t, t2i), lambda: np.matmul(images, captions.T, out=scores)
         )
-        line = {"workload": f"ranking/{case}", "ours_s": round(ours_s, 3), "peak_mb": round(peak.top)}
-        limit = {"product_ratio": round(ours_s / product_s, 2), "limit_ratio": round(ours_s / (2 * product_s), 2)}
-        rows = [{"peer": "float32 product alone", "peer_s": product_s}]
+        workload, peak_of_ours = f"ranking/{case}", round(peak.top)
+        limits = {"product_ratio": ours_s / product_s, "limit_ratio": ours_s / (2 * product_s)}
+        report(workload, ours_s, "float32 product alone", product_s, peak_mb=peak_of_ours, **limits)
         if options.peers:
             expected = argsort_loop(images, captions, i2t, t2i)
-            assert all(abs(found[k] - expected[k]) < 1e-4 for k in expected), (found, expected)
-            rows.append({"peer": "argsort loop", "peer_s": best_of(1, lambda: argsort_loop(images, captions, i2t, t2i))[0]})
-            with contextlib.suppress(ImportError):
-                rows.append({"peer": "faiss top-100", "peer_s": best_of(1, lambda: faiss_top_100(images, captions))[0]})
-            rows.append({"peer": "our NumPy path", "peer_s": best_of(1, lambda: ours(images, captions, i2t, t2i, False))[0]})
-        for row in rows:
-            ratio = row["peer_s"] / ours_s
-            extra = limit if "product" in row["peer"] else {}
-            print(
-                json.dumps(line | row | {"peer_s": round(row["peer_s"], 3), "ratio": round(ratio, 2)} | extra),
-                flush=True,
-            )
+            assert all(abs(values[key] - expected[key]) < 1e-4 for key in expected), (values, expected)
+            peers = {
+                "argsort loop": lambda: argsort_loop(images, captions, i2t, t2i),
+                "faiss top-100": lambda: faiss_top_100(images, captions),
+                "our float64 path": lambda: ours(images, captions, i2t, t2i, compiled=False),
+            }
+            for peer, function in peers.items():
+                with contextlib.suppress(ImportError):  # FAISS may not be installed
+                    report(workload, ours_s, peer, best_of(1, function)[0], peak_mb=peak_of_ours)
 
 
 if __name__ == "__main__":

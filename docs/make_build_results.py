@@ -2,42 +2,43 @@
 
 CROSSMATCH_DATA=FOLDER python docs/make_build_results.py [FOLDER]     # FOLDER keeps everything, `demo/built` by default
 
-Trains ten small models on the embedded world, has artificial people judge what five of them retrieve, and compares all of it with
-the truth. Models, steps and campaigns that are in FOLDER are not made again. CROSSMATCH_DATA needs coco/ and sugarcrepe/.
+Trains ten small models on diorama, has artificial annotators judge what five of them retrieve, and compares everything with the
+truth. Models, steps and campaigns in FOLDER are reused. CROSSMATCH_DATA needs coco/ and sugarcrepe/.
 """
-
-# ruff: noqa: E501 - prose
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-import built_bias
-import built_bounds
-import built_negatives
-import built_pool
-import built_trohn
-from blocks import replace_block, require_block
-from trained import all_made
-
-PAGE = Path(__file__).parent / "results.md"
+import bounds_results
+import pool_bias_results
+import pool_results
+import refinement_results
+import trohn_results
+from blocks import RESULTS, replace_block, require_block
+from training_jobs import run_jobs
 
 
 def main(folder: Path) -> None:
-    require_block(PAGE, "building")
-    all_made(folder, built_pool.jobs())
-    setting = built_pool.Setting(folder)
-    parts = [
-        "## Building benchmarks, with an answer key",
-        "On the embedded world it is known for every image and caption whether they match, so that every construction can be compared with what it should have been.\n",
-        built_pool.section(setting),
-        built_bias.section(setting),
-        built_bounds.section(folder),
-        built_negatives.section(folder),
-        built_trohn.section(folder),
+    require_block(RESULTS, "building")
+    run_jobs(folder, pool_results.jobs())
+    experiment = pool_results.PoolExperiment(folder)
+    sections = [
+        pool_results.section(experiment),
+        pool_bias_results.section(experiment),
+        bounds_results.section(folder),
+        refinement_results.section(folder),
+        trohn_results.section(folder),
     ]
-    replace_block(PAGE, "building", "\n".join(parts))
+    replace_block(RESULTS, "building", "\n".join([*HEAD, *sections]))
+
+
+HEAD = (
+    "## Tables of building benchmarks",
+    "In diorama it is known for every image and caption whether they match. So each benchmark that was built can be compared with "
+    "the truth.\n",
+)
 
 
 if __name__ == "__main__":

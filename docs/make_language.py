@@ -1,4 +1,4 @@
-"""Write the measured part of docs/language.md: captions of COCO-BISON that each alteration changes, replacements, words.
+"""Write the measured part of docs/language.md: altered captions of COCO-BISON, frequent replacements, and vocabulary sizes.
 
 python docs/make_language.py        # needs bison in $CROSSMATCH_DATA
 """
@@ -14,83 +14,87 @@ from pathlib import Path
 from nltk.tokenize.destructive import NLTKWordTokenizer  # comes with textblob-aptagger
 
 from blocks import replace_block
-from crossmatch.benchmarks import load_data
-from crossmatch.core.trials import Trials
-from crossmatch.language.alter import ALTERATIONS, alter_all, tagged
-from crossmatch.language.replace import ground, hypernym, synonym
-from crossmatch.language.words import is_word, tokens
+from crossmatch.benchmarks import load_benchmark_data
+from crossmatch.data.trials import Trials
+from crossmatch.text.part_of_speech import tag_texts
+from crossmatch.text.perturbations import ALTERATIONS, alter_all
+from crossmatch.text.synonyms_and_hypernyms import find_word_senses, hypernym, synonym
+from crossmatch.text.tokens import is_word, tokenise
 
 HERE = Path(__file__).parent
-SHOWN = 12
+MAX_REPLACEMENTS = 12  # shown for each alteration
 TREEBANK = NLTKWordTokenizer().tokenize
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-IN_PAPER = 10_800  # hu2019bison, sec. C
+PAPER_VOCABULARY = 10_800  # hu2019bison, sec. C
 
 TOKENISERS: Mapping[str, Callable[[str], Iterable[str]]] = {
-    "the tokens used here: Penn Treebank style": lambda text: [token.text for token in tokens(text)],
+    "our tokens, in Penn Treebank style": lambda text: [token.text for token in tokenise(text)],
     "NLTK's word tokeniser after a split at each `.`, `?` and `!` with a space after it": lambda text: [
         word for sentence in re.split(r"(?<=[.?!])\s+", text) for word in TREEBANK(sentence)
     ],
     "the same without the split": TREEBANK,
-    "what is left between spaces after deleting all punctuation": lambda text: text.translate(PUNCTUATION).split(),
-    "what is between spaces, with punctuation at the ends stripped": lambda text: [
+    "split at spaces, after deleting all punctuation": lambda text: text.translate(PUNCTUATION).split(),
+    "split at spaces, without punctuation at the ends of a word": lambda text: [
         word.strip(string.punctuation) for word in text.split()
     ],
     "runs of letters and digits": lambda text: re.findall(r"[^\W_]+", text),
-    "what is between spaces": str.split,
+    "split at spaces": str.split,
 }
 
 
 def bison_captions() -> list[str]:
-    trials = load_data("bison")
+    trials = load_benchmark_data("bison")
     assert isinstance(trials, Trials)
     return sorted(set(trials.captions.ravel().tolist()))
 
 
 def coverage(captions: list[str]) -> list[str]:
-    """A row for each alteration: the share of captions that it changes."""
+    """A row for each alteration: how many captions it changes."""
     rows = []
-    for how in ALTERATIONS:
-        changed = sum(old != new for old, new in zip(captions, alter_all(captions, how), strict=True))
-        rows.append(f"| {how} | {changed:,} | {100 * changed / len(captions):.2f} |")
+    for alteration in ALTERATIONS:
+        changed = sum(old != new for old, new in zip(captions, alter_all(captions, alteration), strict=True))
+        rows.append(f"| {alteration} | {changed:,} | {100 * changed / len(captions):.2f} |")
     return rows
 
 
 def replacements(captions: list[str]) -> list[str]:
-    """A row for each kind: the words of most captions with what stands in for them."""
-    found = {"synonym": Counter[str](), "hypernym": Counter[str]()}
-    for _, words, tags in tagged(captions):
-        for unit in ground([word.text for word in words], tags):
-            for how, new in (("synonym", synonym(unit)), ("hypernym", hypernym(unit))):
+    """A row for synonyms and one for hypernyms: the most frequent replacements."""
+    counts = {"synonym": Counter[str](), "hypernym": Counter[str]()}
+    for _, words, tags in tag_texts(captions):
+        for unit in find_word_senses([word.text for word in words], tags):
+            for alteration, new in (("synonym", synonym(unit)), ("hypernym", hypernym(unit))):
                 if new:
-                    found[how][f"{unit.lemma} → {new}"] += 1
-    return [f"| {how} | {', '.join(pair for pair, _ in counts.most_common(SHOWN))} |" for how, counts in found.items()]
+                    counts[alteration][f"{unit.lemma} → {new}"] += 1
+    return [
+        f"| {alteration} | {', '.join(pair for pair, _ in pairs.most_common(MAX_REPLACEMENTS))} |"
+        for alteration, pairs in counts.items()
+    ]
 
 
 def vocabularies(captions: list[str]) -> list[str]:
-    """A row for each tokeniser: the unique words in lower case, and with capitals kept."""
+    """A row for each tokeniser: the number of unique words in lower case, and with capitals."""
     rows = []
-    for about, split in TOKENISERS.items():
-        kept = {word for text in captions for word in split(text) if is_word(word)}
-        rows.append(f"| {about} | {len({word.lower() for word in kept}):,} | {len(kept):,} |")
+    for label, split in TOKENISERS.items():
+        words = {word for text in captions for word in split(text) if is_word(word)}
+        rows.append(f"| {label} | {len({word.lower() for word in words}):,} | {len(words):,} |")
     return rows
 
 
 def main() -> None:
     captions = bison_captions()
     lines = [
-        f"Of the {len(captions):,} unique captions of COCO-BISON, this many are changed; a negation needs a verb, and a synonym "
-        "a word that has one.\n",
+        f"How many of the {len(captions):,} unique captions of COCO-BISON each alteration changes. A negation needs a verb, and a "
+        "synonym needs a word that has one.\n",
         "| alteration | captions changed | % |",
         "|---|--:|--:|",
         *coverage(captions),
-        "\nThe words that can most often be replaced, with what stands in for them:\n",
+        "\nThe most frequent replacements:\n",
         "| alteration | replacements |",
         "|---|---|",
         *replacements(captions),
-        f"\n**How many words has COCO-BISON?** The paper counts {len(captions):,} unique captions, as do we, and {IN_PAPER:,} "
-        "unique words, without naming a tokeniser. Measured, punctuation marks left out:\n",
-        "| words are | unique words, in lower case | with capitals kept |",
+        f"\n**How many words does COCO-BISON have?** Like us, the paper counts {len(captions):,} unique captions. It counts "
+        f"{PAPER_VOCABULARY:,} unique words, but does not name a tokeniser. We measured several, without punctuation marks:\n",
+        "| tokeniser | unique words, in lower case | with capitals |",
         "|---|--:|--:|",
         *vocabularies(captions),
     ]

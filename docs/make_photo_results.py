@@ -1,8 +1,8 @@
-"""Write the part of docs/results.md on real photos: what a zero-shot model without training finds among them.
+"""Write the part of docs/results.md on photos: retrieval by a zero-shot model that was not trained on image-caption pairs.
 
 CROSSMATCH_DATA=FOLDER python docs/make_photo_results.py        # the folder needs photos/, with photos.json and images/
 
-It needs the packages of the extra `conse`. Nothing is downloaded, and the same numbers come out each time.
+It needs the packages of the extra `conse`. Nothing is downloaded, and the numbers are the same each time.
 """
 
 from __future__ import annotations
@@ -13,57 +13,58 @@ import tempfile
 from pathlib import Path
 
 import crossmatch as cm
-from blocks import replace_block
-from crossmatch.benchmarks.folder import folder_benchmark
-from crossmatch.core.places import data_folder
-from crossmatch.models.conse import ConSE
+from blocks import RESULTS, markdown, replace_block
+from crossmatch.benchmarks.user_collection import collection_benchmark
+from crossmatch.data.io.paths import data_folder
+from crossmatch.models.baselines.conse import ConSE
+from crossmatch.report.tables import Table
 
-SHOWN = {"hit@1": "R@1", "hit@5": "R@5", "hit@10": "R@10", "median-rank": "Med r"}
-WAYS = {"i2t": "image to text", "t2i": "text to image"}
+METRICS = {"hit@1": "R@1", "hit@5": "R@5", "hit@10": "R@10", "median-rank": "Med r"}
+DIRECTIONS = {"i2t": "image to text", "t2i": "text to image"}
 
 
-def collected(photos: Path, folder: Path) -> Path:
-    """The photos in a layout that `collection:FOLDER` reads: captions.csv beside images/."""
+def write_collection(photos: Path, folder: Path) -> Path:
+    """Arrange the photos as `collection:FOLDER` reads them: captions.csv beside images/."""
+    folder.mkdir()
     (folder / "images").symlink_to((photos / "images").resolve(), target_is_directory=True)
     with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "caption"])
         for photo in json.loads((photos / "photos.json").read_bytes()):
-            writer.writerows([Path(photo["file"]).name, said["caption"]] for said in photo["captions"])
+            writer.writerows([Path(photo["file"]).name, caption["caption"]] for caption in photo["captions"])
     return folder
 
 
-def cells(result: cm.Result, way: str) -> list[str]:
-    """A row of the table: value, interval and chance of each metric."""
-    rows = [result[f"{way}/{name}"] for name in SHOWN]
-    return [f"{row.value:.1f} ({row.low:.1f} to {row.high:.1f}; {row.chance:.1f})" for row in rows]
+def result_table(result: cm.Result) -> Table:
+    rows = tuple(
+        (label, *(f"{row.value:.1f} ({row.low:.1f} to {row.high:.1f}; {row.chance:.1f})"
+                  for row in (result[f"{direction}/{name}"] for name in METRICS)))
+        for direction, label in DIRECTIONS.items()
+    )  # fmt: skip
+    return Table("", (("", *METRICS.values()),), rows, 1)
 
 
 def page(result: cm.Result) -> str:
-    head = ["", *SHOWN.values()]
-    lines = [head, [":--", *["--:"] * (len(head) - 1)], *([WAYS[way], *cells(result, way)] for way in WAYS)]
-    counted = result["t2i/hit@1"].n, result["i2t/hit@1"].n
+    captions, photos = result["t2i/hit@1"].n, result["i2t/hit@1"].n
     return "\n".join(
         [
-            "## A real model on real photos",
-            f"`conse` on {counted[1]:,} photos of COCO with {counted[0]:,} captions: a classifier of ImageNet's classes and a "
-            "sentence encoder, which were never shown a picture with its caption (norouzi2014conse; among the texts that the "
-            "encoder was trained on are captions of COCO, without their pictures). How classes are worded was chosen on texts "
-            "alone; nothing was tuned on these photos. In brackets the 95 % interval; chance.\n",
-            "\n".join("| " + " | ".join(cells) + " |" for cells in lines),
-            "",
-            f"*{result.system}*",
+            "## A zero-shot model on photos",
+            f"`conse` on {photos:,} photos of COCO with {captions:,} captions. It combines a classifier of ImageNet's classes with a "
+            "sentence encoder (norouzi2014conse). Neither was trained on images with captions; the sentence encoder's training texts "
+            "include captions of COCO, without their images. The wording of the classes was chosen on texts only, and nothing was "
+            "tuned on these photos. In parentheses: the 95 % interval, and chance.\n",
+            markdown(result_table(result)),
+            "\nThe system line of the signature:\n",
+            f"```\n{result.system}\n```",
         ]
     )
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "photos"
-        folder.mkdir()
-        task = folder_benchmark(collected(data_folder() / "photos", folder))
-        result = cm.evaluate(ConSE(), task, name="conse", metrics=tuple(SHOWN))
-    replace_block(Path(__file__).with_name("results.md"), "photos", page(result))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = write_collection(data_folder() / "photos", Path(temporary) / "photos")
+        result = cm.evaluate(ConSE(), collection_benchmark(folder), name="conse", metrics=tuple(METRICS))
+    replace_block(RESULTS, "photos", page(result))
 
 
 if __name__ == "__main__":

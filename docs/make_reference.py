@@ -9,45 +9,49 @@ from pathlib import Path
 
 import click
 
-from crossmatch.benchmarks import benchmarks
-from crossmatch.captions.table import CAPTION_METRICS, told
+from blocks import wrap_prose
+from crossmatch.benchmarks import list_benchmarks
+from crossmatch.captions.metric_table import CAPTION_METRICS, format_option
 from crossmatch.cli import cli
-from crossmatch.metrics.table import FAMILIES
+from crossmatch.metrics.metric_table import FAMILIES
 from crossmatch.models import families
 
 HERE = Path(__file__).parent
 
 
 def reference() -> str:
-    metrics = [f"| `{m.name}` | {m.label} | {m.shape} | {m.about} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES]
+    metrics = [
+        f"| `{m.name}` | {m.label} | {m.shape} | {m.description} | {m.best * m.scale:g} {m.unit} | {m.source} |" for m in FAMILIES
+    ]
     captions = [
-        f"| {', '.join(f'`{name}`' for name in m.names)} | {m.about} | {m.best:g} | {', '.join(m.needs)} | "
-        f"{' '.join(f'`+{key}={told(value)}`' for key, value in m.options)} | {m.source} |"
+        f"| {', '.join(f'`{name}`' for name in m.names)} | {m.description} | {m.best:g} | {', '.join(m.needs)} | "
+        f"{' '.join(f'`+{key}={format_option(value)}`' for key, value in m.options)} | {m.source} |"
         for m in CAPTION_METRICS
     ]
     tasks = [
-        f"| `{b.name}` | {b.about} | {', '.join(b.directions)} | {', '.join(b.metrics)} | "
+        f"| `{b.name}` | {b.description} | {', '.join(b.directions)} | {', '.join(b.metrics)} | "
         f"{' '.join(f'`+{key}={value}`' for key, value in b.options.items())} | {b.licence} |"
-        for b in benchmarks().values()
+        for b in list_benchmarks().values()
     ]
     models = [f"| `{f.name}{':' + f.argument if f.argument else ''}` | {f.abilities} | {f.about} |" for f in families().values()]
-    return "\n".join(
+    page = "\n".join(
         [
             "# Reference",
-            "Made from the tables by `docs/make_reference.py`.",
+            "All metrics, tasks, models and commands. `docs/make_reference.py` writes this page from the code.",
             "\n## Metrics",
-            "`@k` takes any k. Sources are keys of `references.bib`. Chance depends on the data and stands beside every result.\n",
+            "`@k` accepts any k. Sources are keys of `references.bib`. Chance depends on the data; every result shows it.\n",
             "| name | shown as | shape | about | best | source |\n|---|---|---|---|---|---|",
             *metrics,
             "\n## Caption metrics",
-            "Options go with the name, as in `cider-d+sigma=4`; the usual values are shown. The name of a family, such as `bleu`, "
-            "stands for all of its numbers. Frequencies are optional; see `captions.md`.\n",
+            "Options follow the name, as in `cider-d+sigma=4`; the table shows their defaults. The name of a family, such as `bleu`, "
+            "means all of its metrics. Document frequencies are optional ([captions](captions.md#document-frequencies)).\n",
             "| names | about | best | needs | options | source |\n|---|---|---|---|---|---|",
             *captions,
             "\n## Tasks",
-            "Options go with the name, as in `cxc+split=val`; the usual values are shown. `invalid=drop` leaves out what the ECCV "
-            "paper calls invalid (decision 11), `cocaptions=all` and `query` are explained in decision 13. `collection:FOLDER` "
-            "is a task too.\n",
+            "Options follow the name, as in `cxc+split=val`; the table shows their defaults. `invalid=drop` leaves out items that the "
+            "ECCV paper calls invalid ([decision 11](decisions/0011-eccv-caption-as-published.md)). "
+            "[Decision 13](decisions/0013-cxc-conventions.md) explains `cocaptions` and `query`. `collection:FOLDER` and "
+            "`trials:FILE` are tasks too.\n",
             "| name | about | directions | metrics | options | licence |\n|---|---|---|---|---|---|",
             *tasks,
             "\n## Models",
@@ -58,17 +62,19 @@ def reference() -> str:
             "",
         ]
     )
+    return wrap_prose(page)
 
 
 def command_pages(command: click.Command, name: str) -> list[str]:
+    """The help texts of a command and of its subcommands."""
     names = cli.context_settings["help_option_names"]
     context = click.Context(command, info_name=name, max_content_width=110, terminal_width=110, help_option_names=names)
     pages = [command.get_help(context)]
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found is not None
-            pages += command_pages(found, f"{name} {sub}")
+            subcommand = command.get_command(context, sub)
+            assert subcommand is not None
+            pages += command_pages(subcommand, f"{name} {sub}")
     return pages
 
 

@@ -1,4 +1,4 @@
-"""Write the parts of docs/results.md on the embedded world, the table in README.md, and docs/pictures/report.png.
+"""Write the parts of docs/results.md on diorama, and docs/pictures/report.png.
 
 python docs/make_results.py [FOLDER]        # FOLDER keeps the trained model and the results, `demo` by default
 """
@@ -9,152 +9,187 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import crossmatch as cm
-from blocks import replace_block
-from crossmatch.cli.demo import TASK, evaluate_demo
-from crossmatch.diorama.draw import draw
-from crossmatch.diorama.trials import made_bivlc
-from crossmatch.metrics.proportion import paired
-from crossmatch.metrics.table import metric
-from crossmatch.report.gate import gate_tables, is_gate
-from crossmatch.report.tables import Table, by_task, comparison_table, results_table
-from crossmatch.report.variants import alteration_tables, is_variant
+from blocks import PICTURES, RESULTS, column_names, excerpt, markdown, replace_block
+from crossmatch.cli.demo import RETRIEVAL_TASK, evaluate_demo
+from crossmatch.diorama.drawing import draw
+from crossmatch.diorama.trials import bivlc_edits
+from crossmatch.metrics.metric_table import metric
+from crossmatch.metrics.paired_tests import paired_difference
+from crossmatch.report.query_variants import alteration_tables, is_query_variant
+from crossmatch.report.tables import Table, comparison_table, group_by_task, result_tables, task_title
+from crossmatch.report.trust_gate import gate_tables, is_gate_result
 
-HERE = Path(__file__).parent
+TIE_POLICIES = ("pessimistic", "expected", "optimistic")
+MAIN_METRICS = ("R@1", "R@10", "recall@10", "mAP@R")  # of the retrieval tables; the csv files have all
 
 
 def main(folder: Path) -> None:
     default, coco = (evaluate_demo(folder, size) for size in ("default", "coco"))
-    oracle = [
-        cm.evaluate("oracle", "diorama/retrieval", name=ties, ties=ties) for ties in ("pessimistic", "expected", "optimistic")
-    ]
-    replace_block(HERE / "results.md", "diorama", page(default, coco, oracle))
-    replace_block(HERE / "results.md", "choices", choices(default, in_one_style(folder)))
-    replace_block(HERE.parent / "README.md", "bivlc", bivlc(default))
-    picture(cm.write_report(default, folder / "report.html"))
+    oracle = [cm.evaluate("oracle", "diorama/retrieval", name=ties, ties=ties) for ties in TIE_POLICIES]
+    replace_block(RESULTS, "diorama", retrieval_page(default, coco, oracle))
+    replace_block(RESULTS, "choices", forced_choice_page(default, evaluate_in_camera_style(folder)))
+    take_screenshot(cm.write_report(default, folder / "report.html"))
 
 
-def page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result]) -> str:
-    random, dual, perfect = (r for r in default if r.task == TASK)
+def retrieval_page(default: list[cm.Result], coco: list[cm.Result], oracle: list[cm.Result]) -> str:
+    random, dual, perfect = (r for r in default if r.task == RETRIEVAL_TASK)
     by_links, by_truth = perfect["i2t/links/hit@1"], perfect["i2t/truth/hit@1"]
     return "\n".join(
         [
-            "## The embedded world, 1,000 images and 5,000 captions",
-            markdown(results_table([random, dual, perfect])[0]),
-            "\nThe oracle says 1 of every caption that is true of an image and 0 of every other one: it is never wrong. By the "
-            f"truth it has an R@1 of {by_truth.value:.1f}; by the original links {by_links.value:.1f} for images as queries, "
-            "because it cannot know which five of the true captions were written for this image. The dual encoder, which is "
-            f"often wrong (R@1 {dual['i2t/truth/hit@1'].value:.1f}, mAP@R {dual['i2t/truth/map@r'].value:.1f} by the truth), "
-            f"has {dual['i2t/links/hit@1'].value:.1f} by the links: it puts detailed captions before generic ones that are just as "
-            f"true. By the links it has {dual['i2t/links/hit@1'].value / by_links.value:.1f} times the R@1 of a scorer that is "
-            "never wrong; by the truth it is far below it.\n",
-            "The recipe of the dual encoder was chosen while looking at numbers of the test split, which makes them a little rosy. "
-            "It is a baseline that gives the metrics something to tell apart, not a claim.\n",
-            "R@10 and recall@10 differ as well: by the truth the oracle has a hit among the first ten for "
-            f"{perfect['i2t/truth/hit@10'].value:.1f} % of the images, but finds {perfect['i2t/truth/recall@10'].value:.1f} % of "
-            "their true captions there, since ten places cannot hold more.\n",
-            "## Is the dual encoder better than a random scorer?",
-            markdown(comparison_table(cm.compare(random, dual), "random", "dual")),
-            "\n## 5,000 images and 25,000 captions (`--size coco`)",
-            markdown(results_table(coco)[0]),
-            "\n## What ties do",
-            "The oracle has two scores only, so nearly everything is tied. Three ways to break ties, the same scores:\n",
-            markdown(results_table(oracle)[0]),
-            "",
+            "## diorama: retrieval, 1,000 images and 5,000 captions",
+            "`links` are the five captions that were written for a scene; `truth` is the known answer for every pair.\n",
+            retrieval_excerpt(result_tables([random, dual, perfect])[0], "diorama-retrieval"),
+            "\nThe oracle gives the score 1 to every caption that is true of an image, and 0 to every other caption, so it is never "
+            f"wrong. By the truth its R@1 is {by_truth.value:.1f}. By the original links its image-to-text R@1 is only "
+            f"{by_links.value:.1f}, because it cannot know which five of the true captions were written for this image.\n",
+            f"The dual encoder is often wrong (R@1 {dual['i2t/truth/hit@1'].value:.1f}, mAP@R "
+            f"{dual['i2t/truth/map@r'].value:.1f} by the truth). But its R@1 by the links is "
+            f"{dual['i2t/links/hit@1'].value:.1f}, because it ranks detailed captions above generic ones that are equally true. "
+            f"By the links its R@1 is {dual['i2t/links/hit@1'].value / by_links.value:.1f} times that of a scorer that is never "
+            "wrong. By the truth it is far below it.\n",
+            "The recipe of the dual encoder was tuned with the test split in view, so its numbers are slightly too high. "
+            "It is a baseline that shows differences between metrics, not a competitive model.\n",
+            "R@10 is not recall@10 ([decision 2](decisions/0002-hit-is-not-recall.md)). By the truth, the oracle has a hit "
+            f"among the first ten for {perfect['i2t/truth/hit@10'].value:.1f} % of the images. But these ten positions hold only "
+            f"{perfect['i2t/truth/recall@10'].value:.1f} % of the true captions of an image.\n",
+            "## diorama: is the dual encoder better than a random scorer?",
+            "Paired differences on the same queries, with 95 % intervals.\n",
+            excerpt(
+                comparison_table(cm.compare(random, dual), "random", "dual"), "diorama-comparison",
+                rows=lambda row: row[1] in ("R@1", "mAP@R"),
+            ),
+            "\n## diorama: retrieval, 5,000 images and 25,000 captions (`--size coco`)",
+            retrieval_excerpt(result_tables(coco)[0], "diorama-retrieval-coco-size"),
+            "\n## diorama: what ties do",
+            "The oracle has only two scores, so almost all candidates are tied. The same scores under the three tie policies "
+            "([decision 1](decisions/0001-ties.md)), by the links:\n",
+            excerpt(
+                tie_table(oracle), "diorama-ties",
+                rows=lambda row: row[1] in MAIN_METRICS,
+                columns=[*(f"{ties} links" for ties in TIE_POLICIES), "chance links"],
+            ),
+            "\nA script that breaks ties by file position can report any value between pessimistic and optimistic.\n",
         ]
+    )  # fmt: skip
+
+
+def retrieval_excerpt(table: Table, name: str) -> str:
+    return excerpt(table, name, rows=lambda row: row[1] in MAIN_METRICS, without=["random"])
+
+
+def tie_table(results: list[cm.Result]) -> Table:
+    """One table of results with different tie policies, which are not comparable and have a table each."""
+    tables = result_tables(results)
+    names = column_names(tables[0])
+    header = (*names[:2], *(name for table in tables for name in column_names(table)[2:4]), *names[4:])
+    rows = tuple(
+        (*same_row[0][:2], *(cell for row in same_row for cell in row[2:4]), *same_row[0][4:])
+        for same_row in zip(*(table.rows for table in tables), strict=True)
     )
+    return Table("", (header,), rows, 2, tables[0].notes[:1])
 
 
-def bivlc(results: list[cm.Result]) -> str:
-    """The table of the README: the demo's model on diorama/bivlc, whole and by category."""
-    (dual,) = (r for r in results if (r.task, r.model) == ("diorama/bivlc", "dual"))
-    kept = tuple(row for row in dual.rows if row.part.count("/") == 0 and row.part != "macro")
-    return markdown(results_table([replace(dual, rows=kept)])[0])
-
-
-def same_image(result: cm.Result) -> float:
-    """Percent of the trials in which both captions take the same image: one of them is right, and not both."""
+def same_image_share(result: cm.Result) -> float:
+    """Percent of the trials in which both captions prefer the same image, so that exactly one of them is right."""
     return result["tpos2i"].value + result["tneg2i"].value - 2 * result["t2i"].value
 
 
-def in_one_style(folder: Path) -> cm.Result:
-    """The demo's model on diorama/bivlc with the edited scenes drawn in the camera's style, too."""
-    data = cm.load_data("diorama/bivlc")
+def evaluate_in_camera_style(folder: Path) -> cm.Result:
+    """The demo model on diorama/bivlc with the edited scenes also drawn in the camera style."""
+    data = cm.load_benchmark_data("diorama/bivlc")
     assert isinstance(data, cm.Trials)
-    edited = {one.name: one.edited for one in made_bivlc("test", "default")}
+    edited_scenes = {edit.name: edit.edited for edit in bivlc_edits("test", "default")}
     opener = data.open_image
     assert opener is not None
-    alike = replace(data, open_image=lambda name: draw(edited[name], "camera") if name in edited else opener(name))
-    return cm.evaluate(str(folder / "dual"), "diorama/bivlc", name="dual", data=alike)
+    same_style = replace(
+        data, open_image=lambda name: draw(edited_scenes[name], "camera") if name in edited_scenes else opener(name)
+    )
+    return cm.evaluate(str(folder / "dual"), "diorama/bivlc", name="dual", data=same_style)
 
 
-def choices(results: list[cm.Result], control: cm.Result) -> str:
-    """Forced choices on the embedded world, from the demo's results."""
-    mine = [r for r in results if not is_gate(r) and not is_variant(r)]
-    tables = {r.task: table for table, (r, *_) in zip(results_table(mine), by_task(mine), strict=True)}
-    dual = {r.task: r for r in mine if r.model == "dual"}
-    both, crepe = dual["diorama/bivlc"], dual["diorama/sugarcrepe"]
-    gap = paired_gap(both)
+def forced_choice_page(results: list[cm.Result], same_style: cm.Result) -> str:
+    """Forced choices on diorama, from the results of the demo."""
+    models = [r for r in results if not is_gate_result(r) and not is_query_variant(r)]
+    tables = {group[0].task: table for table, group in zip(result_tables(models), group_by_task(models), strict=True)}
+    dual = {r.task: r for r in models if r.model == "dual"}
+    bivlc, sugarcrepe = dual["diorama/bivlc"], dual["diorama/sugarcrepe"]
+    return "\n".join(
+        [
+            "## diorama: forced choices",
+            "### Which of two look-alike scenes? (`diorama/bison`)",
+            markdown(tables["diorama/bison"]),
+            "\n### Two scenes, two captions (`diorama/bivlc`)",
+            excerpt(
+                tables["diorama/bivlc"], "diorama-bivlc",
+                rows=lambda row: row[0] in ("chance", "all") or (row[1] == "dual" and row[0] != "macro"),
+                columns=("trials", "I2T", "T2I", "Group"),
+            ),
+            f"\nThe dual encoder has an I2T of {bivlc['i2t'].value:.1f} and a T2I of {bivlc['t2i'].value:.1f}. "
+            f"{describe_direction_gap(bivlc)} Its Group score is {bivlc['group'].value:.1f} "
+            f"[{bivlc['group'].low:.1f}, {bivlc['group'].high:.1f}], and chance is {bivlc['group'].chance:.1f}. The model "
+            f"recognises attributes (replace/att {bivlc['replace/att/group'].value:.1f}). It recognises almost no relations, and "
+            "does not know which object has which attribute "
+            f"(replace/rel {bivlc['replace/rel/group'].value:.1f}, swap {bivlc['swap/group'].value:.1f}).\n",
+            f"In {same_image_share(bivlc):.1f} % of the trials the model prefers the same image for both captions (50 % by chance). "
+            "This is how a score can fall below chance. The negative image is drawn in the generator style, which no training image "
+            f"has. If both images are in the camera style, Tpos2I is {same_style['tpos2i'].value:.1f} instead of "
+            f"{bivlc['tpos2i'].value:.1f}, and Tneg2I is {same_style['tneg2i'].value:.1f} instead of "
+            f"{bivlc['tneg2i'].value:.1f}. But T2I ({same_style['t2i'].value:.1f}) and Group "
+            f"({same_style['group'].value:.1f}) change little: the style decides which caption fails, not how often one fails.\n",
+            "### Two captions for a scene (`diorama/sugarcrepe`)",
+            excerpt(
+                tables["diorama/sugarcrepe"], "diorama-sugarcrepe",
+                rows=lambda row: "/" not in row[0] and row[0] != "macro",
+            ),
+            "\nIn ADD the wrong caption is always the longer one, so a scorer that prefers short captions needs no image there. "
+            f"The dual encoder has {sugarcrepe['add/accuracy'].value:.1f}.\n",
+            "### Altered queries",
+            "The percentage of predictions on `diorama/bison` that change when the query is altered (hu2019bison, fig. 9).\n",
+            *(markdown(table) for table, _ in alteration_tables(results)),
+            *gate_section(results),
+        ]
+    )  # fmt: skip
+
+
+def gate_section(results: Sequence[cm.Result]) -> list[str]:
+    """The tables of the trust gate, one for each task."""
     lines = [
-        "## Forced choices on the embedded world",
-        "### Which of two look-alike scenes? (`diorama/bison`)",
-        markdown(tables["diorama/bison"]),
-        "\n### Two scenes, two captions (`diorama/bivlc`)",
-        markdown(tables["diorama/bivlc"]),
-        f"\nThe dual encoder has an I2T of {both['i2t'].value:.1f} and a T2I of {both['t2i'].value:.1f}: {gap} "
-        f"Its Group score of {both['group'].value:.1f} has an interval of [{both['group'].low:.1f}, {both['group'].high:.1f}] and "
-        f"chance is {both['group'].chance:.1f}. What it sees are attributes (replace/att {both['replace/att/group'].value:.1f}); "
-        f"of relations, and of which thing has which attribute, it knows next to nothing (replace/rel "
-        f"{both['replace/rel/group'].value:.1f}, swap {both['swap/group'].value:.1f}). It takes the same image for both "
-        f"captions in {same_image(both):.1f} % of the trials (50 by chance), which is how a score falls below chance. The negative "
-        "image is drawn in another style than its training pictures. With both in the camera's style Tpos2I is "
-        f"{control['tpos2i'].value:.1f} instead of {both['tpos2i'].value:.1f} and Tneg2I {control['tneg2i'].value:.1f} instead of "
-        f"{both['tneg2i'].value:.1f}, but T2I ({control['t2i'].value:.1f}) and Group ({control['group'].value:.1f}) hardly "
-        "move: style decides which caption it fails, not whether.\n",
-        "### Two captions for a scene (`diorama/sugarcrepe`)",
-        markdown(tables["diorama/sugarcrepe"]),
-        f"\nIn ADD the wrong caption is the longer one by construction, so a scorer that prefers short captions needs no "
-        f"image there. The dual encoder has {crepe['add/accuracy'].value:.1f}.\n",
-        "### Altered queries",
-        "The share of predictions on `diorama/bison` that change when the query is altered (hu2019bison, fig. 9).\n",
-        *(markdown(table) for table, _ in alteration_tables(results)),
         "\n### The trust gate",
-        "Scorers that know nothing, found (theory), in percent.\n",
-        *(f"**{table.title.split(',')[1].split(':')[0].strip()}**\n\n{markdown(table)}\n" for table in gate_tables(results)),
+        "Scorers without knowledge: the measured value (theory; allowed range), in percent. [The gate](gate.md) explains them.\n",
     ]
-    return "\n".join(lines)
+    groups = group_by_task([result for result in results if is_gate_result(result)])
+    for table, group in zip(gate_tables(results), groups, strict=True):
+        task = task_title(group[0])
+        if len(column_names(table)) > 8:
+            text = excerpt(table, f"gate-{task.replace('/', '-')}", columns=("I2T", "T2I", "Group", "verdict"))
+        else:
+            text = markdown(table)
+        lines.append(f"**{task}**\n\n{text}\n")
+    return lines
 
 
-def paired_gap(result: cm.Result) -> str:
-    """Whether T2I is below I2T on the same trials (finding 1 of miranda2024bivlc), in words."""
+def describe_direction_gap(result: cm.Result) -> str:
+    """Whether T2I is below I2T on the same trials (finding 1 of miranda2024bivlc), in a sentence."""
     part = result.parts[""]
     i2t, t2i = (metric(name).values(part.evidence) for name in ("i2t", "t2i"))
-    found = paired(i2t, t2i, np.unique(part.clusters, return_inverse=True)[1].ravel())
-    verdict = "lower beyond doubt" if found.p < 0.05 and found.value < 0 else "not told apart" if found.p >= 0.05 else "higher"
-    return f"{verdict} ({100 * found.value:+.1f} points, [{100 * found.low:+.1f}, {100 * found.high:+.1f}], p = {found.p:.2g})."
+    gap = paired_difference(i2t, t2i, np.unique(part.clusters, return_inverse=True)[1].ravel())
+    verdict = "not significantly different" if gap.p >= 0.05 else f"significantly {'lower' if gap.value < 0 else 'higher'}"
+    interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+    return f"T2I is {verdict} ({100 * gap.value:+.1f} points, {interval}, p = {gap.p:.2g})."
 
 
-def markdown(table: Table) -> str:
-    """Two head rows become one: the model's name with the set of judgements."""
-    names, carried = [], ""
-    for upper, lower in zip(table.head[0], table.head[-1], strict=True):
-        carried = upper or carried
-        names.append(" ".join(dict.fromkeys(w for w in (carried, lower if len(table.head) > 1 else "") if w)))
-    rule = [":--" if n < table.stub else "--:" for n in range(len(names))]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (names, rule, *table.rows)]
-    return "\n".join([*lines, *(f"\n*{note.removesuffix('.')}.*" for note in table.notes)])
-
-
-def picture(report: Path) -> None:
-    """The top of the report, as a browser shows it."""
+def take_screenshot(report: Path) -> None:
+    """Save the top of the report, as a browser shows it, as docs/pictures/report.png."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        sys.exit("docs/pictures/report.png needs Chromium; install it, then run this again")
+        sys.exit("docs/pictures/report.png needs Chromium. Install it, then run the same command again.")
     with tempfile.TemporaryDirectory() as profile:
         flags = [
             "--headless",
@@ -163,9 +198,11 @@ def picture(report: Path) -> None:
             "--disable-background-networking",
             "--no-first-run",
             "--hide-scrollbars",
+            "--window-size=1160,1240",
+            f"--user-data-dir={profile}",
+            f"--screenshot={PICTURES / 'report.png'}",
         ]
-        where = [f"--user-data-dir={profile}", f"--screenshot={HERE / 'pictures/report.png'}", "--window-size=1160,1240"]
-        subprocess.run([browser, *flags, *where, report.resolve().as_uri()], check=True, capture_output=True)
+        subprocess.run([browser, *flags, report.resolve().as_uri()], check=True, capture_output=True)
 
 
 if __name__ == "__main__":

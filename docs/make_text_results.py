@@ -2,25 +2,25 @@
 
 CROSSMATCH_DATA=FOLDER python docs/make_text_results.py        # the folder needs cxc/, coco/ and captions/
 
-It needs the packages of the extra `text`, and eccv_caption. Nothing is downloaded, and the same numbers come out each time; most
-of the time goes into embedding 30,000 captions with MiniLM.
+It needs the packages of the extra `text`, and eccv_caption. Nothing is downloaded, and the numbers are the same each time. Most
+of the time is spent on embedding 30,000 captions with MiniLM.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
 import crossmatch as cm
-from blocks import replace_block
-from crossmatch.benchmarks.coco import collection
-from crossmatch.benchmarks.cxc import both_ways, judged
-from crossmatch.core.places import data_folder
-from crossmatch.models.proxy import CaptionProxy
-from crossmatch.run import evaluate_all
+from blocks import RESULTS, excerpt, markdown, replace_block
+from crossmatch.benchmarks.coco import coco_collection
+from crossmatch.benchmarks.cxc import cxc_judgements, symmetrise
+from crossmatch.data.io.paths import data_folder
+from crossmatch.evaluation.evaluate import evaluate_all
+from crossmatch.models.baselines.caption_proxy import make_caption_proxy
+from crossmatch.report.tables import Table
 
 MODELS = {
     "tfidf": "TF-IDF, 4,096 words",
@@ -29,6 +29,7 @@ MODELS = {
     "minilm": "all-MiniLM-L6-v2",
 }
 TASKS = ("coco-5k", "coco-1k", "cxc", "cxc-sts", "cxc-sis", "cxc-sits", "cxc-sits+query=caption", "eccv-caption")
+USUAL_READING = "co-captions, and STS ≥ 3"
 HITS = ("hit@1", "hit@5", "hit@10", "median-rank")
 
 # parekh2021cxc, tables 3 (text to text) and 5 (STS): R@1, R@5, R@10, median rank; mean and std of Spearman's r.
@@ -44,107 +45,129 @@ PAPER = {
 
 
 def conventions() -> dict[str, cm.Judgements]:
-    """Which captions count as found for a caption: what could be meant by text-to-text retrieval on CxC."""
-    held = collection("test")
-    shape = (held.shape[1], held.shape[1])
-    owned = csr_array((np.ones(len(held.links)), (held.links[:, 1], held.links[:, 0])), shape=(held.shape[1], held.shape[0]))
-    a, b = (owned @ owned.T).nonzero()
-    links = (a[a != b], b[a != b])
-    owner = held.owners()
-    rated = judged(held, "sts", "test")
-    good = rated.grades >= rated.positive
-    forward = (rated.rows[good], rated.columns[good])
-    both = both_ways(rated)
-    either = (both.rows[both.grades >= both.positive], both.columns[both.grades >= both.positive])
-    other = owner[either[0]] != owner[either[1]]
-    sets = {
-        "co-captions": [links],
-        "co-captions, and STS ≥ 3": [links, either],
-        "co-captions, and STS ≥ 3 from caption1 to caption2": [links, forward],
+    """The readings of text-to-text retrieval on CxC: which captions are positives of a caption."""
+    collection = coco_collection("test")
+    image_count, caption_count = collection.shape
+    images, captions = collection.links.T
+    belongs = csr_array((np.ones(len(collection.links)), (captions, images)), shape=(caption_count, image_count))
+    first, second = (belongs @ belongs.T).nonzero()
+    co_captions = (first[first != second], second[first != second])
+    owner = collection.caption_owners()
+    ratings = cxc_judgements(collection, "sts", "test")
+    is_good = ratings.grades >= ratings.positive
+    forward = (ratings.rows[is_good], ratings.columns[is_good])
+    symmetric = symmetrise(ratings)
+    is_good = symmetric.grades >= symmetric.positive
+    either = (symmetric.rows[is_good], symmetric.columns[is_good])
+    of_other_image = owner[either[0]] != owner[either[1]]
+    pairs = {
+        "co-captions": [co_captions],
+        USUAL_READING: [co_captions, either],
+        "co-captions, and STS ≥ 3 from caption1 to caption2": [co_captions, forward],
         "STS ≥ 3": [either],
         "STS ≥ 3 from caption1 to caption2": [forward],
-        "STS ≥ 3 of other images' captions": [(either[0][other], either[1][other])],
+        "STS ≥ 3 of other images' captions": [(either[0][of_other_image], either[1][of_other_image])],
     }
-    return {name: positives(name, parts, shape) for name, parts in sets.items()}
+    return {name: _judgements(name, parts, caption_count) for name, parts in pairs.items()}
 
 
-def positives(name: str, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int]) -> cm.Judgements:
-    key = np.unique(np.concatenate([a * shape[0] + b for a, b in parts]))
-    rows, columns = np.divmod(key, shape[0])
-    return cm.Judgements(name, rows, columns, np.ones(len(key)), shape, kind="caption-caption")
+def _judgements(name: str, parts: list[tuple[np.ndarray, np.ndarray]], captions: int) -> cm.Judgements:
+    keys = np.unique(np.concatenate([rows * captions + columns for rows, columns in parts]))
+    rows, columns = np.divmod(keys, captions)
+    return cm.Judgements(name, rows, columns, np.ones(len(keys)), (captions, captions), kind="caption-caption")
 
 
 CONVENTIONS = cm.Benchmark(
     name="t2t-conventions",
-    about="text-to-text retrieval on CxC under several meanings of it",
-    load=lambda: cm.Retrieval(collection("test"), conventions()),
+    description="text-to-text retrieval on CxC by several definitions of a positive",
+    loader=lambda: cm.Retrieval(coco_collection("test"), conventions()),
     metrics=HITS,
     directions=("t2t",),
 )
 
 
-def number(result: cm.Result, key: str) -> str:
+def format_value(result: cm.Result, key: str) -> str:
     row = result[key]
     return f"{row.value:.1f}".removesuffix(".0") if row.metric == "median-rank" else f"{row.value:.1f}"
 
 
-def with_std(result: cm.Result) -> str:
+def format_with_std(result: cm.Result) -> str:
     row = result["bootstrap-spearman"]
     return f"{row.value:.1f} ± {row.std:.1f}"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    rule = [":--", *["--:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)) + "\n"
+def _table(head: list[str], rows: list[list[str]], *notes: str) -> Table:
+    return Table("", (tuple(head),), tuple(map(tuple, rows)), 1, notes)
 
 
 def page(results: dict[str, dict[str, cm.Result]]) -> str:
-    hits = ["R@1", "R@5", "R@10", "Med r"]
-    named = {name: MODELS[name] for name in results}
-    first = next(iter(results.values()))["t2t-conventions"]
-    meanings = list(dict.fromkeys(row.part.removeprefix("t2t/") for row in first.rows))
-    usual = "co-captions, and STS ≥ 3"
+    labels = ["R@1", "R@5", "R@10", "Med r"]
+    models = {name: MODELS[name] for name in results}
+    first = next(iter(results.values()))[CONVENTIONS.name]
+    readings = list(dict.fromkeys(row.part.removeprefix("t2t/") for row in first.rows))
+
+    def hits(model: str, task: str, part: str) -> list[str]:
+        return [format_value(results[model][task], f"{part}/{name}") for name in HITS]
+
     text_rows = [
-        [f"`{name}`: {about}", *(number(results[name]["t2t-conventions"], f"t2t/{usual}/{m}") for m in HITS),
-         with_std(results[name]["cxc-sts"])] for name, about in named.items()
-    ]  # fmt: skip
-    convention_rows = [
-        [meaning, f"{first[f't2t/{meaning}/hit@1'].n:,}",
-         *(" ".join(number(results[name]["t2t-conventions"], f"t2t/{meaning}/{m}") for m in HITS) for name in named)]
-        for meaning in meanings
+        [f"`{name}`: {about}", *hits(name, CONVENTIONS.name, f"t2t/{USUAL_READING}"), format_with_std(results[name]["cxc-sts"])]
+        for name, about in models.items()
+    ]
+    published_rows = [[f"*{name}*, published", *values] for name, values in PAPER.items()]
+    reading_rows = [
+        [reading, f"{first[f't2t/{reading}/hit@1'].n:,}",
+         *(" ".join(hits(name, CONVENTIONS.name, f"t2t/{reading}")) for name in models)]
+        for reading in readings
     ]  # fmt: skip
     proxy_rows = [
-        [f"`+{name}`", task, direction, *(number(results[name][task], f"{direction}/{m}") for m in HITS)]
-        for name in named
+        [f"`+{name}`", task, direction, *hits(name, task, direction)]
+        for name in models
         for task, directions in (("coco-5k", ("i2t", "t2i")), ("cxc", ("i2t", "t2i", "i2i")))
         for direction in directions
-    ]  # fmt: skip
-    eccv = ("map@r", "r-precision", "hit@1")
+    ]
     eccv_rows = [
-        [f"`+{name}`", direction, *(number(results[name]["eccv-caption"], f"{direction}/{m}") for m in eccv)]
-        for name in named
+        [f"`+{name}`", direction,
+         *(format_value(results[name]["eccv-caption"], f"{direction}/{m}") for m in ("map@r", "r-precision", "hit@1"))]
+        for name in models
         for direction in ("i2t", "t2i")
+    ]  # fmt: skip
+    rating_rows = [
+        [f"`+{name}`", *(format_with_std(results[name][task]) for task in ("cxc-sis", "cxc-sits", "cxc-sits+query=caption"))]
+        for name in models
     ]
-    rated_rows = [
-        [f"`+{name}`", *(with_std(results[name][task]) for task in ("cxc-sis", "cxc-sits", "cxc-sits+query=caption"))]
-        for name in named
-    ]
+    return page_text(
+        _table(["model", *labels, "STS"], text_rows + published_rows, "Published: parekh2021cxc, tables 3 and 5"),
+        _table(["positives", "queries", *(f"`{name}`" for name in models)], reading_rows),
+        _table(["text model", "task", "direction", *labels], proxy_rows),
+        _table(["text model", "eccv-caption", "mAP@R", "R-precision", "R@1"], eccv_rows),
+        _table(["text model", "SIS", "SITS, image as query", "SITS, caption as query"], rating_rows),
+    )
+
+
+def page_text(text_models: Table, readings: Table, proxy: Table, eccv: Table, ratings: Table) -> str:
     return "\n".join(
         [
             "## Text models on CxC",
-            "Text-to-text retrieval among the 25,000 captions of the COCO test split, and correlation with people's ratings (mean "
-            "± standard deviation of Spearman's r over 1,000 samples of half the queries, caption1 being the query). A caption "
-            "counts as found if it is of the same image or if people rated it at least 3; the query is not in the gallery.\n",
-            table(["model", *hits, "STS"], text_rows + [[f"*{name}*, published", *values] for name, values in PAPER.items()]),
-            "*Published: parekh2021cxc, tables 3 and 5.*\n",
-            "### What text-to-text retrieval means",
-            "R@1, R@5, R@10 and the median rank of the same embeddings, by what counts as found:\n",
-            table(["found", "queries", *(f"`{name}`" for name in named)], convention_rows),
-            "## A real system on COCO 5K: BLIP-2's captions for the images, compared as texts",
-            "`caption-proxy:captions/blip2_results_xe.json+TEXTMODEL`: an image stands for the caption that BLIP-2 wrote for it.\n",
-            table(["text model", "task", "", *hits], proxy_rows),
-            table(["text model", "eccv-caption", "mAP@R", "R-precision", "R@1"], eccv_rows),
-            table(["text model", "SIS", "SITS, image as query", "SITS, caption as query"], rated_rows),
+            "Text-to-text retrieval among the 25,000 captions of the COCO test split. A caption is positive if it belongs to the same "
+            "image as the query, or if people rated the pair at least 3. The query is not in the gallery. STS is the correlation with "
+            "human ratings: mean ± standard deviation of Spearman's r over 1,000 samples of half of the queries (`caption1`).\n",
+            markdown(text_models),
+            "\nTo reproduce a row: `crossmatch run -m MODEL -t cxc+cocaptions=all,cxc-sts`. Without the option, only pairs that "
+            "people rated at least 3 are positive (`STS ≥ 3` in the next table; [decision 13](decisions/0013-cxc-conventions.md) "
+            "explains both).\n",
+            "### Which captions are positive?",
+            "The paper does not say. R@1, R@5, R@10 and median rank of the same embeddings, for six definitions of a positive:\n",
+            markdown(readings),
+            "\n## BLIP-2's captions as a retrieval model on COCO 5K",
+            "The model `caption-proxy:captions/blip2_results_xe.json+TEXTMODEL` represents an image by the caption that BLIP-2 wrote "
+            "for it, and compares texts. To reproduce: `crossmatch run -m caption-proxy:FILE+TEXTMODEL -t "
+            "coco-5k,cxc,eccv-caption,cxc-sis,cxc-sits,cxc-sits+query=caption`.\n",
+            excerpt(proxy, "blip2-proxy", rows=lambda row: row[0] in ("`+tfidf`", "`+minilm`")),
+            "",
+            markdown(eccv),
+            "",
+            markdown(ratings),
+            "",
         ]
     )
 
@@ -153,9 +176,9 @@ def main(names: list[str]) -> None:
     file = data_folder() / "captions" / "blip2_results_xe.json"
     results = {}
     for name in names or MODELS:
-        found = evaluate_all(CaptionProxy.from_name(f"{file}+{name}"), [*TASKS, CONVENTIONS], name=name)
-        results[name] = dict(zip((*TASKS, CONVENTIONS.name), found, strict=True))
-    replace_block(Path(__file__).with_name("results.md"), "coco", page(results))
+        model = make_caption_proxy(f"{file}+{name}")
+        results[name] = dict(zip((*TASKS, CONVENTIONS.name), evaluate_all(model, [*TASKS, CONVENTIONS], name=name), strict=True))
+    replace_block(RESULTS, "coco", page(results))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 python docs/make_training_results.py [FOLDER]   # FOLDER keeps the trained models and their results, `demo/trained` by default
 
-Trains on the embedded world, two at a time, and evaluates on the test split. Models, their results and captions that are in FOLDER
-are not made again; how captions are judged, altered queries and detectors are.
+Trains on diorama, two models at a time, and evaluates on the test split. Models, results and captions in FOLDER are reused; caption
+scores, altered queries and detectors are computed again.
 """
 
 from __future__ import annotations
@@ -11,32 +11,35 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import trained_captioners as captioners
-import trained_clips as clips
-from blocks import replace_block, require_block
-from trained import Job, all_made
-
-PAGE = Path(__file__).parent / "results.md"
+import captioner_results as captioners
+import hard_negative_results as clips
+from blocks import RESULTS, replace_block, require_block
+from training_jobs import Job, run_jobs
 
 
 def jobs() -> list[Job]:
-    """Everything that is trained."""
+    """All models to train."""
+    tasks = (captioners.BISON,)
     names = captioners.CAPTIONERS.values()
-    told = [Job(name, name, ("diorama/bison",)) for name in names]
-    told += [Job(f"{name}-scst", f"{name}-scst", ("diorama/bison",), begin=name) for name in names]
-    matched = [Job(name, name, ("diorama/bison",)) for name in (captioners.GROUNDER, captioners.MATCHER)]
-    return [*told, *matched, *clips.jobs()]
+    return [
+        *(Job(name, name, tasks) for name in (*names, captioners.GROUNDER, captioners.MATCHER)),
+        *(Job(f"{name}-scst", f"{name}-scst", tasks, begin=name) for name in names),
+        *clips.jobs(),
+    ]
 
 
 def main(folder: Path) -> None:
-    require_block(PAGE, "training")
-    found = all_made(folder, jobs())
-    head = [
-        "## Captioners, hard negatives and detectors on the embedded world",
-        "Trained on the train split, an epoch chosen by the validation split, evaluated on the test split "
-        "(`crossmatch train RECIPE --data diorama`).\n",
-    ]
-    replace_block(PAGE, "training", "\n".join([*head, captioners.section(folder, found), clips.section(folder, found)]))
+    require_block(RESULTS, "training")
+    results = run_jobs(folder, jobs())
+    sections = [captioners.section(folder, results), clips.section(folder, results)]
+    replace_block(RESULTS, "training", "\n".join([*HEAD, *sections]))
+
+
+HEAD = (
+    "## Tables of captioners, hard negatives and detectors",
+    "All models were trained on diorama's train split (`crossmatch train RECIPE --data diorama`), the epoch was chosen on the val "
+    "split, and the model was evaluated on the test split.\n",
+)
 
 
 if __name__ == "__main__":

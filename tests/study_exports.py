@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 
-from crossmatch.study import assign, people
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.design import load_design
-from crossmatch.study.said import find_study
+from crossmatch.study.assignment import claims, people
+from crossmatch.study.design.declaration import load_design
+from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.study import find_study
 
 COLOURS = ("red", "green", "blue", "white")
 
@@ -19,29 +19,29 @@ def begun(campaign, preset, items, *overrides, name=""):
 
 def work(campaign, study, who, answer):
     """A person does all that there is for them; `answer` is told the item as it is shown, and gives values by place."""
-    _, person = people.join(campaign, study.link, who)
-    people.agree(campaign, study.id, person.id)
+    _, person = people.join_study(campaign, study.link, who)
+    people.give_consent(campaign, study.id, person.id)
     done = []
     while True:
         try:
-            token = assign.claim_hit(campaign, study.id, person.id)
-        except assign.Nothing:
+            token = claims.claim_hit(campaign, study.id, person.id)
+        except claims.NoHitAvailableError:
             return done
-        with campaign.reading() as connection:
-            held = assign.load_hit(connection, token, person.id)
-        assign.submit(campaign, token, person.id, [answer(one) for one in held.items])
+        with campaign.read_transaction() as connection:
+            hit = claims.load_hit(connection, token, person.id)
+        claims.submit(campaign, token, person.id, [answer(item) for item in hit.items])
         done.append(token)
 
 
 def picked(side, wanted):
     """Choose the thing that is declared at this place, wherever it is shown."""
-    return lambda one: {one.questions[0].name: f"{side}-{one.orders[side + 's'].index(wanted)}"}
+    return lambda item: {item.questions[0].name: f"{side}-{item.orders[side + 's'].index(wanted)}"}
 
 
 def pair(image, caption, n=0, **more):
     text = f"A {caption} square."
     return NewItem(
-        f"{image}-{caption}-{n}", (f"{image}.jpg",), (text,), body={"image_id": image, "caption_id": f"{caption}#0"}, **more
+        f"{image}-{caption}-{n}", (f"{image}.jpg",), (text,), details={"image_id": image, "caption_id": f"{caption}#0"}, **more
     )
 
 
@@ -55,5 +55,5 @@ def two(n, first="red", second="blue"):
         f"t{n}",
         (f"{first}.jpg", f"{second}.jpg"),
         (f"A {first} square.",),
-        body={"image_ids": [first, second], "category": "colour"},
+        details={"image_ids": [first, second], "category": "colour"},
     )

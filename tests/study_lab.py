@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +16,13 @@ import pytest
 from sqlalchemy import event as happening
 from sqlalchemy import select
 
-from crossmatch.study import assign, people
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.design import Design, load_design
-from crossmatch.study.schema import claim, event, study
-from crossmatch.study.shown import Hit, load_hit
-from crossmatch.study.store import Campaign, create
+from crossmatch.study.assignment import claims, people
+from crossmatch.study.assignment.hits import Hit, load_hit
+from crossmatch.study.database.campaign import Campaign, create_campaign
+from crossmatch.study.database.events import check_chain
+from crossmatch.study.database.schema import claim, event, study
+from crossmatch.study.design.declaration import Design, load_design
+from crossmatch.study.design.new_study import NewItem, create_study
 
 NOON = 1_700_000_000.0
 PICTURE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")  # begins and ends as a JPEG does; nobody decodes it here
@@ -42,7 +44,7 @@ class Clock:
 
 @contextmanager
 def new_campaign(folder: Path, database: str = "", clock: Clock | None = None) -> Iterator[Campaign]:
-    campaign = create(folder, database, clock or Clock())
+    campaign = create_campaign(folder, database, clock or Clock())
     try:
         yield campaign
     finally:
@@ -97,20 +99,20 @@ def gold(n: int, kinds: tuple[str, ...] = ("positive", "negative")) -> list[NewI
 
 def a_study(campaign: Campaign, *overrides: str, items: int = 6, golden: int = 0, name: str = "", **more: object) -> int:
     """A study of so many pairs, and of gold of each kind if any is wanted."""
-    (campaign.pictures / "a.jpg").write_bytes(PICTURE)
+    (campaign.images_folder / "a.jpg").write_bytes(PICTURE)
     wanted = [*(GOLDEN if golden else ()), *overrides]
     return create_study(campaign, design_of(*wanted), [*pairs(items), *gold(golden)], name=name, seed="seed", **more)
 
 
 def link_of(campaign: Campaign, study_id: int) -> str:
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return connection.execute(select(study.c.link).where(study.c.id == study_id)).scalar_one()
 
 
 def someone(campaign: Campaign, study_id: int, name: str = "") -> int:
     """A person who has joined and agreed."""
-    _, who = people.join(campaign, link_of(campaign, study_id), name)
-    people.agree(campaign, study_id, who.id)
+    _, who = people.join_study(campaign, link_of(campaign, study_id), name)
+    people.give_consent(campaign, study_id, who.id)
     return who.id
 
 
@@ -118,16 +120,16 @@ def someone(campaign: Campaign, study_id: int, name: str = "") -> int:
 
 
 def hit_of(campaign: Campaign, claim_id: str, person_id: int | None = None) -> Hit:
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return load_hit(connection, claim_id, person_id)
 
 
 def answers_to(held: Hit, match: str = "yes", wrong: bool = False) -> list[dict[str, object]]:
     """An answer to every item, gold ones as they must be, unless they are to be wrong."""
     out = []
-    for one in held.items:
-        value = match if one.gold is None else one.gold["match"][0]
-        if wrong and one.gold is not None:
+    for item in held.items:
+        value = match if item.gold is None else item.gold["match"][0]
+        if wrong and item.gold is not None:
             value = {"yes": "no", "no": "yes"}[value]
         out.append({"match": value})
     return out
@@ -135,16 +137,16 @@ def answers_to(held: Hit, match: str = "yes", wrong: bool = False) -> list[dict[
 
 def work(campaign: Campaign, study_id: int, person_id: int, match: str = "yes", wrong: bool = False) -> str:
     """Claim and submit a HIT; its claim."""
-    made = assign.claim_hit(campaign, study_id, person_id)
-    assign.submit(campaign, made, person_id, answers_to(hit_of(campaign, made), match, wrong))
-    return made
+    claim_id = claims.claim_hit(campaign, study_id, person_id)
+    claims.submit(campaign, claim_id, person_id, answers_to(hit_of(campaign, claim_id), match, wrong))
+    return claim_id
 
 
 def refused(campaign: Campaign, study_id: int, person_id: int) -> str:
     """Why there is nothing for a person."""
-    with pytest.raises(assign.Nothing) as told:
-        assign.claim_hit(campaign, study_id, person_id)
-    return told.value.why
+    with pytest.raises(claims.NoHitAvailableError) as error:
+        claims.claim_hit(campaign, study_id, person_id)
+    return error.value.reason
 
 
 @dataclass
@@ -158,17 +160,23 @@ class Book:
 
 def book(campaign: Campaign, study_id: int) -> Book:
     found = Book()
-    with campaign.reading() as connection:
-        asked = select(event).where(event.c.study == study_id, event.c.kind == "submit").order_by(event.c.number)
-        for row in connection.execute(asked):
+    with campaign.read_transaction() as connection:
+        query = select(event).where(event.c.study == study_id, event.c.kind == "submit").order_by(event.c.number)
+        for row in connection.execute(query):
             body = json.loads(row.body)
             found.bodies[row.claim], found.people[row.claim] = body, row.person
-            found.answers[row.claim] = [each["answer"] for each in body["answers"]]
+            found.answers[row.claim] = [answer["answer"] for answer in body["answers"]]
     return found
 
 
+def verify_chain(campaign: Campaign, study_id: int) -> tuple[int, str]:
+    """Check the event log of a study: the number of events and the last hash."""
+    with campaign.read_transaction() as connection:
+        return check_chain(connection, study_id)
+
+
 def row_of(campaign: Campaign, claim_id: str) -> object:
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return connection.execute(select(claim).where(claim.c.id == claim_id)).one()
 
 
@@ -184,8 +192,26 @@ def in_parallel(jobs: list[Callable[[], Any]]) -> list[Any]:
             out[n] = error
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(len(jobs))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return out
+
+
+def in_order(campaign: Campaign, jobs: list[Callable[[], Any]]) -> list[Any]:
+    """Run these so that they ask for the database in this order, all while another transaction is open."""
+    out = [None] * len(jobs)
+
+    def run(n: int) -> None:
+        out[n] = in_parallel([jobs[n]])[0]
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(jobs))]
+    with campaign.write_lock:
+        for n, thread in enumerate(threads):
+            thread.start()
+            while len(campaign.write_lock._waiting) <= n:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
     return out

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from crossmatch.study import people
-from crossmatch.study.store import Campaign
+from crossmatch.study.assignment import people
+from crossmatch.study.database.campaign import Campaign
 from crossmatch.study.web.app import make_app
-from crossmatch.study.web.guard import COOKIE, HEADERS
-from crossmatch.study.web.site import Site
+from crossmatch.study.web.page_context import Site
+from crossmatch.study.web.security import COOKIE, HEADERS
 from study_lab import RIGHT, link_of
 
 BASE = "http://127.0.0.1:8400"
@@ -77,13 +77,15 @@ class Browser:
 def require_headers(answer: Any) -> None:
     """Every answer says what a browser may do with it."""
     for name, value in HEADERS.items():
-        found = answer.headers.get(name)
-        assert found == value or (name == "cache-control" and found), f"{answer.url}: {answer.status_code} has {name}: {found}"
+        response = answer.headers.get(name)
+        assert response == value or (name == "cache-control" and response), (
+            f"{answer.url}: {answer.status_code} has {name}: {response}"
+        )
 
 
 def answers_by_caption(hit: dict[str, Any], other: str = "yes") -> list[dict[str, str]]:
     """Answers to gold as they must be: the captions of the tests' gold tell it."""
-    return [{"match": next((v for k, v in RIGHT.items() if k in one["captions"][0]), other)} for one in hit["items"]]
+    return [{"match": next((v for k, v in RIGHT.items() if k in item["captions"][0]), other)} for item in hit["items"]]
 
 
 def site_of(campaign: Campaign, **more: Any) -> Browser:

@@ -1,4 +1,4 @@
-"""Twelve scenes with their captions in one picture, docs/pictures/scenes.jpg: would a person agree with every caption?"""
+"""Draw docs/pictures/scenes.jpg: twelve scenes of diorama with their captions, so that a person can check them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from crossmatch.diorama.draw import draw
+from crossmatch.diorama.drawing import draw
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, Diorama
 
 SIDE, GAP, TEXT, COLUMNS = 232, 14, 212, 4
 
 
-def sheet(first: int = 0, scenes: int = 12) -> Image.Image:
-    """The first scenes of the test split, the last four of them in the generator's style."""
+def draw_sheet(first: int = 0, scenes: int = 12) -> Image.Image:
+    """The first scenes of the test split; the last four are in the generator style."""
     world = Diorama.make("test", images=first + scenes)
     width, height = COLUMNS * (SIDE + GAP) + GAP, -(-scenes // COLUMNS) * (SIDE + TEXT + GAP) + GAP
     page = Image.new("RGB", (width, height), "white")
@@ -30,4 +30,4 @@ def sheet(first: int = 0, scenes: int = 12) -> Image.Image:
 
 
 if __name__ == "__main__":
-    sheet().save(Path(__file__).with_name("scenes.jpg"), quality=88, optimize=True)
+    draw_sheet().save(Path(__file__).with_name("scenes.jpg"), quality=88, optimize=True)

@@ -1,4 +1,4 @@
-"""Pictures of the annotation service for docs/studies.md: a campaign of the embedded world, worked on by artificial people."""
+"""Take the screenshots of docs/studies.md: a campaign on diorama with the work of artificial annotators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from crossmatch.study.annotators import Habits
-from crossmatch.study.design import load_design
-from crossmatch.study.items import begin_study
-from crossmatch.study.people import owner_token
-from crossmatch.study.said import find_study
-from crossmatch.study.simulate import service, simulate
-from crossmatch.study.store import Campaign, create
-from crossmatch.study.worlds import world_items
+from crossmatch.study.assignment.people import owner_token
+from crossmatch.study.database.campaign import Campaign, create_campaign
+from crossmatch.study.design.add_study import add_study
+from crossmatch.study.design.declaration import load_design
+from crossmatch.study.simulation.diorama_items import world_items
+from crossmatch.study.simulation.simulate import service, simulate
+from crossmatch.study.simulation.simulated_annotators import Habits
+from crossmatch.study.study import find_study
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 1200, 820
@@ -25,12 +25,12 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def make_campaign(folder: Path) -> Campaign:
-    campaign = create(folder)
+    campaign = create_campaign(folder)
     hit = load_design("eccv-hit", ["recipe.people=3"])
-    begin_study(campaign, hit, world_items(hit, "diorama:tiny", 108))
+    add_study(campaign, hit, world_items(hit, "diorama:tiny", 108))
     for name in ("sits", "bison-verify"):
         design = load_design(name)
-        begin_study(campaign, design, world_items(design, "diorama:tiny", 20))
+        add_study(campaign, design, world_items(design, "diorama:tiny", 20))
     return campaign
 
 
@@ -40,24 +40,24 @@ def shoot(page: Page, name: str, height: int = HEIGHT) -> None:
     page.screenshot(path=HERE / f"{name}.jpg", type="jpeg", quality=82)
 
 
-def annotator(page: Page, base: str, campaign: Campaign, study: str, name: str, act: Callable[[Page], None]) -> None:
-    """Join a study, and show its page with something answered."""
+def shoot_annotator_page(page: Page, base: str, campaign: Campaign, study: str, name: str, act: Callable[[Page], None]) -> None:
+    """Join a study, answer something with `act`, and take a screenshot."""
     page.goto(f"{base}/join/{find_study(campaign, study).link}")
     if study == "eccv-hit":
         shoot(page, "study-join")
-    page.get_by_role("button", name="I agree").click()
+    page.get_by_role("button", name="Agree and start").click()
     page.get_by_role("button", name="Start").click()
     page.wait_for_selector(".item")
     act(page)
     shoot(page, name)
 
 
-def answered(page: Page) -> None:
+def answer_choice(page: Page) -> None:
     page.get_by_text("Partially YES, but").click()
     page.get_by_text("gets something important wrong").click()
 
 
-def slid(page: Page) -> None:
+def move_slider(page: Page) -> None:
     slider = page.locator("input[type=range]")
     box = slider.bounding_box()
     assert box is not None
@@ -73,9 +73,9 @@ def main() -> None:
         with service(campaign.folder) as base:
             for study, name, act in (
                 ("bison-verify", "study-two-pictures", lambda page: None),
-                ("sits", "study-slider", slid),
+                ("sits", "study-slider", move_slider),
             ):
-                annotator(browser.new_context().new_page(), base, campaign, study, name, act)
+                shoot_annotator_page(browser.new_context().new_page(), base, campaign, study, name, act)
             page = browser.new_context().new_page()
             page.goto(f"{base}/enter/{owner_token(campaign)}")
             page.get_by_role("button").click()
@@ -86,7 +86,7 @@ def main() -> None:
             shoot(page, "study-people")
         fresh = make_campaign(Path(home) / "fresh")
         with service(fresh.folder) as base:
-            annotator(browser.new_context().new_page(), base, fresh, "eccv-hit", "study-hit", answered)
+            shoot_annotator_page(browser.new_context().new_page(), base, fresh, "eccv-hit", "study-hit", answer_choice)
         browser.close()
 
 

@@ -1,17 +1,71 @@
-"""crossmatch tells you what an image-text model really matched."""
+"""crossmatch evaluates image-text models: retrieval, forced choices, similarity and captions.
+
+>>> import crossmatch
+>>> result = crossmatch.evaluate("oracle", "diorama/retrieval", size="tiny", samples=100)
+>>> result["i2t/truth/hit@1"].value
+100.0
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from crossmatch._lazy import lazy_names
 
 __version__ = "0.1.0"
+
+# The module of each public name. Names are imported on first use, so that `import crossmatch` is fast.
+_MODULES = {
+    # data
+    "Benchmark": "data.benchmark",
+    "Retrieval": "data.benchmark",
+    "Similarity": "data.similarity",
+    "Trials": "data.trials",
+    "Collection": "data.collection",
+    "Judgements": "data.judgements",
+    "Ratings": "data.ratings",
+    "Preferences": "data.ratings",
+    "CaptionCorpus": "captions.corpus",
+    "Diorama": "diorama.world",
+    "list_benchmarks": "benchmarks",
+    "load_benchmark_data": "benchmarks",
+    "load_ratings": "captions.human.published_ratings",
+    # what a model produced
+    "Embeddings": "data.scores",
+    "Matrix": "data.scores",
+    "Run": "data.scores",
+    "Grounding": "data.grounding",
+    # evaluation
+    "EvaluationOptions": "evaluation.options",
+    "evaluate": "evaluation.evaluate",
+    "evaluate_all": "evaluation.evaluate",
+    "score_captions": "captions.scoring",
+    "measure_agreement": "captions.human.agreement",
+    # metrics
+    "Metric": "metrics.metric_table",
+    "Ranks": "ranking.ranks",
+    "metric": "metrics.metric_table",
+    "rank": "ranking.ranks",
+    # results
+    "Result": "data.result",
+    "compare": "report.comparison",
+    "load_result": "data.result",
+    "load_results": "data.result",
+    "save_result": "data.result",
+    "write_report": "report.html_report",
+    # errors
+    "CrossmatchError": "data.errors",
+    "UsageError": "data.errors",
+}
+
 __all__ = [
     "Benchmark",
-    "Captions",
+    "CaptionCorpus",
     "Collection",
     "CrossmatchError",
     "Diorama",
     "Embeddings",
+    "EvaluationOptions",
     "Grounding",
     "Judgements",
     "Matrix",
@@ -21,72 +75,49 @@ __all__ = [
     "Ratings",
     "Result",
     "Retrieval",
+    "Run",
+    "Similarity",
     "Trials",
-    "agree",
-    "benchmarks",
+    "UsageError",
     "compare",
     "evaluate",
     "evaluate_all",
-    "judge_captions",
-    "load_data",
+    "list_benchmarks",
+    "load_benchmark_data",
+    "load_ratings",
     "load_result",
-    "load_study",
+    "load_results",
+    "measure_agreement",
     "metric",
     "rank",
     "save_result",
-    "truth",
+    "score_captions",
     "write_report",
-]  # fmt: skip
-
-# Where each public name lives; it is imported when it is first used, so that `import crossmatch` costs nothing.
-_HOMES = {
-    "Benchmark": "core.benchmark", "Retrieval": "core.benchmark", "Collection": "core.collection", "CrossmatchError": "core.errors",
-    "Judgements": "core.judgements", "Trials": "core.trials", "Embeddings": "core.scores", "Matrix": "core.scores",
-    "Ranks": "core.ranks", "rank": "core.ranks", "Result": "core.result", "Metric": "metrics.table", "metric": "metrics.table",
-    "Diorama": "diorama.world", "truth": "diorama.truth", "benchmarks": "benchmarks", "load_data": "benchmarks",
-    "evaluate": "run", "evaluate_all": "run",
-    "compare": "report.compare", "write_report": "report.html",
-    "Captions": "captions.corpus:Corpus", "judge_captions": "captions.judge:judge", "agree": "captions.agree",
-    "load_study": "captions.judgements:study",
-    "Ratings": "core.ratings", "Preferences": "core.ratings", "Grounding": "core.grounding",
-    "load_result": "core.result:load", "save_result": "core.result:save",
-}  # fmt: skip
+]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'crossmatch' has no attribute {name!r}")
-    from importlib import import_module
-
-    home, _, other = _HOMES[name].partition(":")
-    return getattr(import_module(f"crossmatch.{home}"), other or name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
-
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 if TYPE_CHECKING:
-    from crossmatch.benchmarks import benchmarks, load_data
-    from crossmatch.captions.agree import agree
-    from crossmatch.captions.corpus import Corpus as Captions
-    from crossmatch.captions.judge import judge as judge_captions
-    from crossmatch.captions.judgements import study as load_study
-    from crossmatch.core.benchmark import Benchmark, Retrieval
-    from crossmatch.core.collection import Collection
-    from crossmatch.core.errors import CrossmatchError
-    from crossmatch.core.grounding import Grounding
-    from crossmatch.core.judgements import Judgements
-    from crossmatch.core.ranks import Ranks, rank
-    from crossmatch.core.ratings import Preferences, Ratings
-    from crossmatch.core.result import Result
-    from crossmatch.core.result import load as load_result
-    from crossmatch.core.result import save as save_result
-    from crossmatch.core.scores import Embeddings, Matrix
-    from crossmatch.core.trials import Trials
-    from crossmatch.diorama.truth import truth
+    from crossmatch.benchmarks import list_benchmarks, load_benchmark_data
+    from crossmatch.captions.corpus import CaptionCorpus
+    from crossmatch.captions.human.agreement import measure_agreement
+    from crossmatch.captions.human.published_ratings import load_ratings
+    from crossmatch.captions.scoring import score_captions
+    from crossmatch.data.benchmark import Benchmark, Retrieval
+    from crossmatch.data.collection import Collection
+    from crossmatch.data.errors import CrossmatchError, UsageError
+    from crossmatch.data.grounding import Grounding
+    from crossmatch.data.judgements import Judgements
+    from crossmatch.data.ratings import Preferences, Ratings
+    from crossmatch.data.result import Result, load_result, load_results, save_result
+    from crossmatch.data.scores import Embeddings, Matrix, Run
+    from crossmatch.data.similarity import Similarity
+    from crossmatch.data.trials import Trials
     from crossmatch.diorama.world import Diorama
-    from crossmatch.metrics.table import Metric, metric
-    from crossmatch.report.compare import compare
-    from crossmatch.report.html import write_report
-    from crossmatch.run import evaluate, evaluate_all
+    from crossmatch.evaluation.evaluate import evaluate, evaluate_all
+    from crossmatch.evaluation.options import EvaluationOptions
+    from crossmatch.metrics.metric_table import Metric, metric
+    from crossmatch.ranking.ranks import Ranks, rank
+    from crossmatch.report.comparison import compare
+    from crossmatch.report.html_report import write_report

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from crossmatch.benchmarks import load_data
-from crossmatch.report.compare import compare
-from crossmatch.run import evaluate
+from crossmatch.benchmarks import load_benchmark_data
+from crossmatch.evaluation.evaluate import evaluate
+from crossmatch.report.comparison import compare
 
 pytestmark = pytest.mark.usefixtures("real_data")
 NAMES = {"CLIP": "ViT-B-32", "CLIP_COCO": "CLIP_COCO", "CLIP_TROHN-Text": "CLIP_TROHN-Text"}
@@ -55,8 +55,8 @@ def test_sugarcrepe(real_data_folder, model):
 
 def test_trials_that_share_images(real_data_folder):
     """The clusters that intervals rest on: how many, and the largest."""
-    found = {name: np.bincount(load_data(name).clusters) for name in ("bison", "bivlc", "sugarcrepe")}
-    assert {name: (len(sizes), int(sizes.max())) for name, sizes in found.items()} == {
+    result = {name: np.bincount(load_benchmark_data(name).clusters) for name in ("bison", "bivlc", "sugarcrepe")}
+    assert {name: (len(sizes), int(sizes.max())) for name, sizes in result.items()} == {
         "bison": (7_317, 98), "bivlc": (1_161, 11), "sugarcrepe": (1_561, 22)
     }  # fmt: skip
 
@@ -65,9 +65,9 @@ def test_finding_1_t2i_is_below_i2t_and_2_hard_texts_do_not_help_bivlc(real_data
     clip, coco, text = (published(real_data_folder, "BiVLC", model, "bivlc") for model in NAMES)
     for result in (clip, coco, text):
         assert result["t2i"].high < result["i2t"].low
-    found = {c.first.key: c for c in compare(coco, text)}
-    assert found["group"].better == -1  # CLIP_COCO is better on BiVLC than CLIP_TROHN-Text, beyond doubt
-    assert found["ipos2t"].better == 1  # although hard negative texts were what that one was trained on
+    comparisons = {c.first.key: c for c in compare(coco, text)}
+    assert comparisons["group"].winner == -1  # CLIP_COCO is better on BiVLC than CLIP_TROHN-Text, beyond doubt
+    assert comparisons["ipos2t"].winner == 1  # although hard negative texts were what that one was trained on
 
 
 def test_bison_predictions_through_the_benchmark(real_data_folder):
@@ -76,7 +76,7 @@ def test_bison_predictions_through_the_benchmark(real_data_folder):
     assert result["accuracy"].chance == 50
     assert result["accuracy"].low < 50 < result["accuracy"].high
     # the example predictions are no model's: they take the first candidate of every trial
-    held = json.loads((real_data_folder / "bison" / "bison_annotations.cocoval2014.json").read_text())["data"]
-    said = json.loads((real_data_folder / "bison" / "fake_predictions.cocoval2014.json").read_text())
-    first = {one["bison_id"]: one["image_candidates"][0]["image_id"] for one in held}
-    assert all(first[one["bison_id"]] == one["predicted_image_id"] for one in said)
+    trials = json.loads((real_data_folder / "bison" / "bison_annotations.cocoval2014.json").read_text())["data"]
+    predictions = json.loads((real_data_folder / "bison" / "fake_predictions.cocoval2014.json").read_text())
+    first = {row["bison_id"]: row["image_candidates"][0]["image_id"] for row in trials}
+    assert all(first[row["bison_id"]] == row["predicted_image_id"] for row in predictions)

@@ -1,4 +1,4 @@
-"""Scorers that know nothing get what theory gives them, on every benchmark of trials."""
+"""Gate scorers get their expected values on every benchmark of trials."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from crossmatch.benchmarks import BUILT_IN, load_data
-from crossmatch.core.trials import Trials
-from crossmatch.models.gate import GATE
-from crossmatch.report.gate import gate_verdicts
-from crossmatch.run import evaluate_gate
+from crossmatch.benchmarks import BUILT_IN, load_benchmark_data
+from crossmatch.data.trials import Trials
+from crossmatch.evaluation.controls import evaluate_gate
+from crossmatch.models.baselines.gate_scorers import GATE_SCORERS
+from crossmatch.report.trust_gate import check_gate_results
 
 REAL = ("bison", "bivlc", "sugarcrepe")
 EMBEDDED = ("diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
@@ -18,26 +18,26 @@ ELSEWHERE = {"winoground"}  # no data here; its loader is tested on made-up file
 
 
 def passes(task, data):
-    found = gate_verdicts(evaluate_gate([task], data=[data]))
-    assert {v.scorer for v in found} == {scorer.name for scorer in GATE}
-    assert [v for v in found if not v.passed] == []
-    assert any(v.theory == 0 for v in found)  # where every comparison ties
-    return found
+    checks = check_gate_results(evaluate_gate([task], data=[data]))
+    assert {v.scorer for v in checks} == {scorer.name for scorer in GATE_SCORERS}
+    assert [v for v in checks if not v.passed] == []
+    assert any(v.expected == 0 for v in checks)  # where every comparison ties
+    return checks
 
 
 @pytest.mark.parametrize("task", EMBEDDED)
-def test_on_the_embedded_world(task):
-    passes(task, load_data(task))
+def test_gate_passes_on_diorama(task):
+    passes(task, load_benchmark_data(task))
 
 
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("task", REAL)
-def test_on_the_real_benchmarks(task):
-    passes(task, load_data(task))
+def test_gate_passes_on_real_benchmarks(task):
+    passes(task, load_benchmark_data(task))
 
 
 @pytest.mark.parametrize(("images", "captions"), [(2, 1), (1, 2), (2, 2), (3, 2), (2, 4)])
-def test_on_a_users_own_trials_of_any_shape(tmp_path, images, captions):
+def test_gate_passes_on_user_trials_of_any_shape(tmp_path, images, captions):
     rows = [
         {
             "id": f"t{n}",
@@ -48,16 +48,16 @@ def test_on_a_users_own_trials_of_any_shape(tmp_path, images, captions):
     ]
     (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
     task = f"trials:{tmp_path / 'own.jsonl'}"
-    passes(task, load_data(task))
+    passes(task, load_benchmark_data(task))
 
 
-def test_no_benchmark_of_trials_is_left_out():
-    known = {b.name for b in BUILT_IN if {"accuracy", "group"} & set(b.metrics)}
-    assert known == {*REAL, *EMBEDDED, *ELSEWHERE}
-    assert isinstance(load_data("diorama/bison", size="tiny"), Trials)
+def test_gate_covers_all_trial_benchmarks():
+    tested = {b.name for b in BUILT_IN if {"accuracy", "group"} & set(b.metrics)}
+    assert tested == {*REAL, *EMBEDDED, *ELSEWHERE}
+    assert isinstance(load_benchmark_data("diorama/bison", size="tiny"), Trials)
 
 
-def test_captions_that_come_again_raise_no_alarm(tmp_path):
+def test_repeated_captions_pass_the_gate(tmp_path):
     """Twenty pairs of captions, each with twenty images: for a scorer that sees captions alone they are twenty draws."""
     failed = 0
     for world in range(12):
@@ -68,5 +68,5 @@ def test_captions_that_come_again_raise_no_alarm(tmp_path):
         ]
         (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
         task = f"trials:{tmp_path / 'own.jsonl'}"
-        failed += not all(v.passed for v in gate_verdicts(evaluate_gate([task], data=[load_data(task)])))
+        failed += not all(v.passed for v in check_gate_results(evaluate_gate([task], data=[load_benchmark_data(task)])))
     assert failed <= 2  # 5 % of twelve, and a margin

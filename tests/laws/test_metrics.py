@@ -1,4 +1,4 @@
-"""What holds for every metric in the table. A new metric is tested by being listed."""
+"""Laws that every metric in the table obeys; a new metric in the table is tested automatically."""
 
 from itertools import permutations, product
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.ranks import TIES, Ranks, rank
-from crossmatch.core.trials import TrialScores
-from crossmatch.metrics.choice import chance
-from crossmatch.metrics.table import FAMILIES, METRICS, metric
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.trials import TrialScores
+from crossmatch.metrics.forced_choice import chance
+from crossmatch.metrics.metric_table import FAMILIES, METRICS, metric
+from crossmatch.ranking.ranks import TIE_POLICIES, Ranks, rank
 
 RETRIEVAL = [m for m in METRICS.values() if m.shape == "retrieval"]
 TRIALS = [m for m in METRICS.values() if m.shape == "trials"]
@@ -56,7 +56,7 @@ def by_sorting(name, ranking, relevance):
     r, at = int(hits.sum()), int(name.partition("@")[2]) if name.partition("@")[2].isdecimal() else None
     first = int(hits.argmax()) + 1
     discounts = 1 / np.log2(np.arange(2, len(gains) + 2))
-    found = {
+    result = {
         "hit": lambda: float(hits[:at].any()),
         "recall": lambda: hits[:at].sum() / r,
         "precision": lambda: hits[:at].sum() / at,
@@ -67,14 +67,14 @@ def by_sorting(name, ranking, relevance):
         "median-rank": lambda: first,
         "mean-rank": lambda: first,
     }
-    return found[name.partition("@")[0]]()
+    return result[name.partition("@")[0]]()
 
 
 @each
 @given(queries())
-@settings(max_examples=25, deadline=None)
-def test_the_expected_value_is_the_mean_over_all_tie_orders(m, given_):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_expected_value_is_the_mean_over_all_tie_orders(m, drawn):
+    scores, relevance = drawn
     slow = [
         np.mean([by_sorting(m.name, order, row) for order in orders(line)]) for line, row in zip(scores, relevance, strict=True)
     ]
@@ -83,9 +83,9 @@ def test_the_expected_value_is_the_mean_over_all_tie_orders(m, given_):
 
 @each
 @given(queries())
-@settings(max_examples=25, deadline=None)
-def test_the_other_policies_are_the_best_and_the_worst_of_all_tie_orders(m, given_):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_other_policies_are_the_best_and_worst_tie_order(m, drawn):
+    scores, relevance = drawn
     better, worse = (max, min) if m.higher_is_better else (min, max)
     for policy, pick in (("optimistic", better), ("pessimistic", worse)):
         slow = [pick(by_sorting(m.name, order, row) for order in orders(line)) for line, row in zip(scores, relevance, strict=True)]
@@ -94,31 +94,31 @@ def test_the_other_policies_are_the_best_and_the_worst_of_all_tie_orders(m, give
 
 @each
 @given(queries(most_items=4))
-@settings(max_examples=25, deadline=None)
-def test_the_aggregate_is_the_mean_over_all_tie_orders_of_all_queries(m, given_):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_aggregate_is_the_mean_over_all_tie_orders(m, drawn):
+    scores, relevance = drawn
     summary = np.median if m.aggregate == "median" else np.mean
     per_query = [[by_sorting(m.name, order, row) for order in orders(line)] for line, row in zip(scores, relevance, strict=True)]
     assert m.summarise(rank(scores, relevance)) == pytest.approx(np.mean([summary(way) for way in product(*per_query)]), abs=1e-9)
 
 
 @each
-@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("ties", TIE_POLICIES)
 @given(queries(levels=6))
-@settings(max_examples=25, deadline=None)
-def test_increasing_maps_of_the_scores_change_nothing(m, ties, given_):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_monotone_maps_do_not_matter(m, ties, drawn):
+    scores, relevance = drawn
     before = m.values(rank(scores, relevance, ties=ties))
     for stretch in (lambda s: 3 * s - 7, np.exp, lambda s: -1 / (1 + s), lambda s: s.astype(np.float32) * 1e-3):
         assert np.array_equal(before, m.values(rank(stretch(scores), relevance, ties=ties)))
 
 
 @each
-@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("ties", TIE_POLICIES)
 @given(queries(levels=4), st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
-def test_permuting_the_candidates_changes_nothing(m, ties, given_, random):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_order_of_candidates_does_not_matter(m, ties, drawn, random):
+    scores, relevance = drawn
     order = list(range(scores.shape[1]))
     random.shuffle(order)
     before = m.values(rank(scores, relevance, ties=ties))
@@ -127,9 +127,9 @@ def test_permuting_the_candidates_changes_nothing(m, ties, given_, random):
 
 @each
 @given(queries(most_items=8))
-@settings(max_examples=25, deadline=None)
-def test_a_constant_scorer_lands_on_chance_and_never_above_it_when_ties_are_broken_badly(m, given_):
-    _, relevance = given_
+@settings(max_examples=25)
+def test_constant_scorer_gets_chance_and_less_with_pessimistic_ties(m, drawn):
+    _, relevance = drawn
     level = np.zeros(relevance.shape)
     ranks = rank(level, relevance)
     chance = m.chance(ranks)
@@ -149,16 +149,16 @@ def random_rankings():
 
 
 @each
-def test_chance_is_what_random_scores_get(m, random_rankings):
-    found = [m.summarise(ranks) for ranks in random_rankings]
-    assert m.chance(random_rankings[0]) == pytest.approx(np.mean(found), abs=4 * np.std(found) / np.sqrt(len(found)))
+def test_random_scores_get_chance(m, random_rankings):
+    result = [m.summarise(ranks) for ranks in random_rankings]
+    assert m.chance(random_rankings[0]) == pytest.approx(np.mean(result), abs=4 * np.std(result) / np.sqrt(len(result)))
 
 
 @each
 @given(queries(grades=1))
-@settings(max_examples=25, deadline=None)
-def test_a_perfect_scorer_reaches_the_best_value(m, given_):
-    _, relevance = given_
+@settings(max_examples=25)
+def test_perfect_scorer_gets_the_best_value(m, drawn):
+    _, relevance = drawn
     values = m.values(rank(relevance, relevance))
     if m.name.startswith(("recall@", "precision@")):  # bounded by how many positives there are
         k, count = int(m.name.partition("@")[2]), relevance.sum(axis=1)
@@ -169,11 +169,11 @@ def test_a_perfect_scorer_reaches_the_best_value(m, given_):
 
 @each
 @given(queries())
-@settings(max_examples=25, deadline=None)
-def test_values_stay_within_bounds(m, given_):
-    scores, relevance = given_
+@settings(max_examples=25)
+def test_values_stay_within_bounds(m, drawn):
+    scores, relevance = drawn
     low, high = (0.0, 1.0) if m.unit == "%" else (1.0, scores.shape[1])
-    for ties in TIES:
+    for ties in TIE_POLICIES:
         values = m.values(rank(scores, relevance, ties=ties))
         assert np.isfinite(values).all()
         assert (values >= low - 1e-12).all()
@@ -181,26 +181,26 @@ def test_values_stay_within_bounds(m, given_):
 
 
 # nDCG is left out: it is normalised by the ideal gain at k, so it may fall.
-GROWING = [f for f in FAMILIES if f.at and f.shape == "retrieval" and f.name != "ndcg@k"]
+GROWING = [f for f in FAMILIES if f.usual_k and f.shape == "retrieval" and f.name != "ndcg@k"]
 
 
 @pytest.mark.parametrize("family", GROWING, ids=lambda f: f.name)
 @given(queries(grades=1))
-@settings(max_examples=25, deadline=None)
-def test_families_are_monotone_in_k(family, given_):
+@settings(max_examples=25)
+def test_families_are_monotone_in_k(family, drawn):
     """Hits and recall never fall with k; the number of positives found (k times precision) neither."""
-    scores, relevance = given_
+    scores, relevance = drawn
     ranks = rank(scores, relevance)
     values = np.array([family.with_k(k).values(ranks) * (k if "precision" in family.name else 1) for k in range(1, 9)])
     assert (np.diff(values, axis=0) >= -1e-12).all()
 
 
 @each
-def test_inputs_are_left_alone(m):
+def test_inputs_are_not_modified(m):
     scores, relevance = np.array([[0.5, 0.5, 0.1]]), np.array([[0, 2, 1]])
     kept = scores.copy(), relevance.copy()
     ranks = rank(scores, relevance)
-    before = {name: np.array(getattr(ranks, name)) for name in ("start", "above", "size", "gain", "gallery", "depth")}
+    before = {name: np.array(getattr(ranks, name)) for name in ("start", "above", "tie_size", "gain", "gallery_size", "depth")}
     m.values(ranks)
     m.summarise(ranks)
     assert np.array_equal(scores, kept[0])
@@ -209,16 +209,16 @@ def test_inputs_are_left_alone(m):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_no_number_comes_out_of_scores_that_are_none(bad):
+def test_non_finite_scores_are_refused(bad):
     with pytest.raises(CrossmatchError, match="NaN or infinite"):
         rank([[0.1, bad]], [[1, 0]])
 
 
-def test_a_query_without_positives_is_an_error_never_zero():
-    with pytest.raises(CrossmatchError, match="query 1 has no positive"):
+def test_query_without_positives_is_an_error():
+    with pytest.raises(CrossmatchError, match="Query 1 has no positive"):
         rank([[0.1, 0.2], [0.3, 0.4]], [[1, 0], [0, 0]])
     with pytest.raises(CrossmatchError, match="no positive"):
-        Ranks.level([1, 0], 5)
+        Ranks.all_tied([1, 0], 5)
 
 
 # Forced choices
@@ -226,7 +226,7 @@ def test_a_query_without_positives_is_an_error_never_zero():
 
 @each_trial
 @given(trials)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_choices_need_a_strict_win(m, scores):
     def wins(line, own):
         return all(line[own] > other for at, other in enumerate(line) if at != own)
@@ -236,54 +236,54 @@ def test_choices_need_a_strict_win(m, scores):
         images = [wins(scored[:, n], n) for n in range(min(c, i))]
         captions = [wins(scored[n, :], n) for n in range(min(c, i))]
         i2t, t2i = all(images), all(captions)
-        asked = {"i2t": i2t, "t2i": t2i, "group": i2t and t2i, "accuracy": i2t and t2i, "text": i2t, "image": t2i}
+        requested = {"i2t": i2t, "t2i": t2i, "group": i2t and t2i, "accuracy": i2t and t2i, "text": i2t, "image": t2i}
         finer = {"ipos2t": images[:1], "ineg2t": images[1:2], "tpos2i": captions[:1], "tneg2i": captions[1:2]}
-        assert value == (asked | {name: all(found) for name, found in finer.items()})[m.name]
+        assert value == (requested | {name: all(result) for name, result in finer.items()})[m.name]
 
 
 @each_trial
 @given(trials)
-@settings(max_examples=25, deadline=None)
-def test_increasing_maps_change_no_choice(m, scores):
+@settings(max_examples=25)
+def test_monotone_maps_do_not_change_choices(m, scores):
     assert np.array_equal(m.values(scores), m.values(np.exp(2 * scores) - 5))
 
 
 @each_trial
 @given(trials)
-@settings(max_examples=25, deadline=None)
-def test_choices_are_nought_or_one_leave_their_input_alone_and_do_not_depend_on_the_order_of_trials(m, scores):
-    kept = scores.copy()
+@settings(max_examples=25)
+def test_choices_are_binary_pure_and_independent_of_order(m, scores):
+    before = scores.copy()
     values = m.values(scores)
     assert set(values) <= {0.0, 1.0}
     assert np.array_equal(m.values(scores[::-1])[::-1], values)
-    assert np.array_equal(scores, kept)
+    assert np.array_equal(scores, before)
 
 
 @each_trial
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (3, 2)])
-def test_a_perfect_scorer_wins_every_choice(m, shape):
+def test_perfect_scorer_wins_every_choice(m, shape):
     assert m.summarise(np.eye(*shape)[None]) == m.best
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_no_choice_comes_out_of_scores_that_are_none(bad):
+def test_choices_of_non_finite_scores_are_refused(bad):
     with pytest.raises(CrossmatchError, match="NaN or infinite"):
         TrialScores(["t"], [[[1.0, bad]]])
 
 
 @each_trial
-def test_a_constant_scorer_wins_no_choice(m):
+def test_constant_scorer_wins_no_choice(m):
     assert not m.values(np.zeros((3, 2, 2))).any()
 
 
 @each_trial
 @pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2), (4, 4), (5, 2)])
-def test_chance_of_a_choice_is_what_random_scores_get(m, shape):
-    found = m.values(np.random.default_rng(0).random((200_000, *shape)))
-    assert chance(m.name, shape) == pytest.approx(found.mean(), abs=4 * found.std() / np.sqrt(len(found)))
+def test_random_scores_get_the_chance_of_a_choice(m, shape):
+    result = m.values(np.random.default_rng(0).random((200_000, *shape)))
+    assert chance(m.name, shape) == pytest.approx(result.mean(), abs=4 * result.std() / np.sqrt(len(result)))
 
 
-def test_known_chances():
+def test_chances_equal_known_values():
     assert metric("t2i").chance((1, 2)) == metric("i2t").chance((2, 1)) == 0.5
     assert (metric("i2t").chance((2, 2)), metric("t2i").chance((2, 2))) == (0.25, 0.25)
     assert metric("group").chance((2, 2)) == pytest.approx(1 / 6)
@@ -299,20 +299,20 @@ def test_known_chances():
     ],
     ids=["A", "B", "C", "D"],
 )
-def test_the_examples_of_the_eccv_paper(ranks, percent):
+def test_examples_of_the_eccv_paper(ranks, percent):
     """Section 4.1, for eight positives: all but the first place right, only the first, only the last three, only the fifth."""
-    assert round(100 * metric("map@r").summarise(Ranks.of([ranks])), 1) == percent
+    assert round(100 * metric("map@r").summarise(Ranks.from_lists([ranks])), 1) == percent
 
 
 @pytest.mark.parametrize(("queries_", "gallery", "most"), [(2_000, 500, 2), (1_500, 25_000, 9), (3_000, 4_999, 15)])
-def test_the_median_of_many_tied_queries_is_as_good_as_exact(monkeypatch, queries_, gallery, most):
-    import crossmatch.metrics.median as module
+def test_approximate_median_is_close_to_exact(monkeypatch, queries_, gallery, most):
+    import crossmatch.metrics.median_rank as module
 
-    ranks = Ranks.level(np.random.default_rng(0).integers(1, most, queries_), gallery)
-    found = []
-    for many in (module.MANY, np.inf):
-        monkeypatch.setattr(module, "MANY", many)
+    ranks = Ranks.all_tied(np.random.default_rng(0).integers(1, most, queries_), gallery)
+    result = []
+    for many in (module.MIN_NORMAL_VARIANCE, np.inf):
+        monkeypatch.setattr(module, "MIN_NORMAL_VARIANCE", many)
         module._expected_order_statistic.cache_clear()
-        found.append(module.median_rank(ranks))
+        result.append(module.median_rank(ranks))
     module._expected_order_statistic.cache_clear()
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert result[0] == pytest.approx(result[1], rel=1e-6)

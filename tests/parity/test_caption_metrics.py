@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.captions.bleu import bleu
 from crossmatch.captions.cider import cider_d
-from crossmatch.captions.corpus import Corpus
-from crossmatch.captions.frequencies import Frequencies
+from crossmatch.captions.corpus import CaptionCorpus
+from crossmatch.captions.document_frequencies import DocumentFrequencies
+from crossmatch.captions.ptb_tokenizer import tokenise
 from crossmatch.captions.rouge import rouge_l
-from crossmatch.captions.tokenise import tokenise
 
 pytest.importorskip("pycocoevalcap", reason="the peer is not installed; install crossmatch[dev]")
 from pycocoevalcap.bleu.bleu import Bleu
@@ -30,19 +30,19 @@ def check(candidates: list[list[str]], references: list[list[list[str]]]) -> Non
     """Corpus value and every caption's, all six metrics."""
     gts = {n: [" ".join(tokens) for tokens in texts] for n, texts in enumerate(references)}
     res = {n: [" ".join(tokens)] for n, tokens in enumerate(candidates)}
-    corpus = Corpus.of_tokens(candidates, references)
-    whole, each = Bleu(4).compute_score(gts, res, verbose=0)
+    corpus = CaptionCorpus.from_tokens(candidates, references)
+    corpus_value, caption_values = Bleu(4).compute_score(gts, res, verbose=0)
     for n, ours in enumerate(bleu(corpus)):
-        np.testing.assert_allclose(ours.value, whole[n], **EQUAL)
-        np.testing.assert_allclose(ours.values, each[n], **EQUAL)
-    for peer, found in (
+        np.testing.assert_allclose(ours.value, corpus_value[n], **EQUAL)
+        np.testing.assert_allclose(ours.values, caption_values[n], **EQUAL)
+    for peer, result in (
         (Rouge(), [rouge_l(corpus)[0]]),
-        (Cider(), [cider_d(corpus)[0], cider_d(corpus, Frequencies.of(corpus))[0]]),
+        (Cider(), [cider_d(corpus)[0], cider_d(corpus, DocumentFrequencies.from_corpus(corpus))[0]]),
     ):
-        whole, each = peer.compute_score(gts, res)
-        for ours in found:
-            np.testing.assert_allclose(ours.value, whole, **EQUAL)
-            np.testing.assert_allclose(ours.values, each, **EQUAL)
+        corpus_value, caption_values = peer.compute_score(gts, res)
+        for ours in result:
+            np.testing.assert_allclose(ours.value, corpus_value, **EQUAL)
+            np.testing.assert_allclose(ours.values, caption_values, **EQUAL)
 
 
 def test_real_captions(real_data_folder: Path) -> None:
@@ -59,10 +59,9 @@ def test_real_captions(real_data_folder: Path) -> None:
 caption = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), min_size=1, max_size=9)  # few words, so that n-grams repeat
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(caption, st.lists(caption, min_size=1, max_size=4)), min_size=2, max_size=6))
 def test_small_corpora(pairs: list[tuple[list[str], list[list[str]]]]) -> None:
-    check([own for own, _ in pairs], [texts for _, texts in pairs])
+    check([candidate for candidate, _ in pairs], [texts for _, texts in pairs])
 
 
 def test_long_captions() -> None:

@@ -1,14 +1,14 @@
-"""Against other people's programs: trec_eval, scikit-learn and SciPy give the same numbers where they define the same thing."""
+"""Numbers equal those of trec_eval, scikit-learn and SciPy where the definitions are the same."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossmatch.core.ranks import Ranks, rank
-from crossmatch.metrics.ranking import first_rank_cdf
-from crossmatch.metrics.significance import Draws, compare_replicates, interval, replicates
-from crossmatch.metrics.table import metric
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, compare_replicates, metric_replicates, percentile_interval
+from crossmatch.metrics.metric_table import metric
+from crossmatch.metrics.retrieval import first_rank_cdf
+from crossmatch.ranking.ranks import Ranks, rank
 
 DOUBLE = 1e-12  # the same sums in another order
 
@@ -33,9 +33,9 @@ def problem(seed, queries=12, gallery=40, grades=1, levels=None):
 def by_trec_eval(scores, relevance, measures):
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="pip install pytrec_eval-terrier")
     judged = {f"q{q}": {f"d{c}": int(g) for c, g in enumerate(line)} for q, line in enumerate(relevance)}
-    said = {f"q{q}": {f"d{c}": float(s) for c, s in enumerate(line)} for q, line in enumerate(scores)}
-    found = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(said)
-    return [found[f"q{q}"] for q in range(len(scores))]
+    run = {f"q{q}": {f"d{c}": float(s) for c, s in enumerate(line)} for q, line in enumerate(scores)}
+    values = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(run)
+    return [values[f"q{q}"] for q in range(len(scores))]
 
 
 @pytest.mark.parametrize("grades", [1, 3])
@@ -59,14 +59,14 @@ def by_trec_eval(scores, relevance, measures):
         ("mrr", "recip_rank", "recip_rank"),
     ],
 )
-def test_trec_eval_agrees_where_nothing_ties(ours, measure, theirs, seed, grades):
+def test_values_without_ties_equal_trec_eval(ours, measure, theirs, seed, grades):
     scores, relevance = problem(seed, grades=grades)
     peer = [line[theirs] for line in by_trec_eval(scores, relevance, {measure})]
     assert metric(ours).values(rank(scores, relevance)) == pytest.approx(peer, abs=DOUBLE)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_map_at_r_is_average_precision_cut_at_r(seed):
+def test_map_at_r_equals_average_precision_cut_at_r(seed):
     """trec_eval's `map_cut_k` divides by the number of positives too; its k is taken anew for each query."""
     scores, relevance = problem(seed)
     values = metric("map@r").values(rank(scores, relevance))
@@ -76,8 +76,8 @@ def test_map_at_r_is_average_precision_cut_at_r(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_average_precision_over_all_is_map_at_r_of_a_perfect_top(seed):
-    """Where all positives lead, both are 1; elsewhere mAP@R leaves out what comes after R and is at most trec_eval's map."""
+def test_map_at_r_is_at_most_average_precision(seed):
+    """If all positives come first, both are 1; otherwise mAP@R leaves out what comes after R and is at most trec_eval's map."""
     scores, relevance = problem(seed)
     values = metric("map@r").values(rank(scores, relevance))
     peer = np.array([line["map"] for line in by_trec_eval(scores, relevance, {"map"})])
@@ -85,13 +85,13 @@ def test_average_precision_over_all_is_map_at_r_of_a_perfect_top(seed):
     assert metric("map@r").values(rank(relevance, relevance)) == pytest.approx(np.ones(len(relevance)))
 
 
-def test_trec_eval_breaks_ties_by_name_and_we_average():
+def test_trec_eval_breaks_ties_by_name():
     """A tie between a positive and a negative: trec_eval takes the later name first; renaming changes its answer, not ours."""
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="pip install pytrec_eval-terrier")
     answers = set()
     for good, bad in (("a", "b"), ("b", "a")):
-        found = pytrec_eval.RelevanceEvaluator({"q": {good: 1, bad: 0}}, {"P.1"}).evaluate({"q": {good: 0.5, bad: 0.5}})
-        answers.add(found["q"]["P_1"])
+        theirs = pytrec_eval.RelevanceEvaluator({"q": {good: 1, bad: 0}}, {"P.1"}).evaluate({"q": {good: 0.5, bad: 0.5}})
+        answers.add(theirs["q"]["P_1"])
     assert answers == {0.0, 1.0}
     assert metric("precision@1").values(rank([[0.5, 0.5]], [[1, 0]])) == [0.5]
 
@@ -100,8 +100,8 @@ def test_trec_eval_breaks_ties_by_name_and_we_average():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([1, 5, 10, 15, 40]))
-@settings(max_examples=60, deadline=None)
-def test_scikit_learn_averages_ties_in_ndcg_as_we_do(seed, levels, k):
+@settings(max_examples=60)
+def test_ndcg_with_ties_equals_scikit_learn(seed, levels, k):
     sklearn = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     scores, relevance = problem(seed, queries=3, gallery=15, grades=3, levels=levels)
     ours = metric(f"ndcg@{k}").values(rank(scores, relevance))
@@ -111,7 +111,7 @@ def test_scikit_learn_averages_ties_in_ndcg_as_we_do(seed, levels, k):
 
 @pytest.mark.parametrize("k", [1, 3, 10])
 @pytest.mark.parametrize("seed", range(4))
-def test_scikit_learn_counts_the_same_hits_for_one_positive_without_ties(seed, k):
+def test_hits_of_one_positive_equal_scikit_learn(seed, k):
     sklearn = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     scores, _ = problem(seed, queries=50, gallery=20)
     right = np.random.default_rng(seed).integers(0, 20, 50)
@@ -120,7 +120,7 @@ def test_scikit_learn_counts_the_same_hits_for_one_positive_without_ties(seed, k
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scikit_learn_has_the_same_reciprocal_rank_for_one_positive_without_ties(seed):
+def test_reciprocal_rank_of_one_positive_equals_scikit_learn(seed):
     sklearn = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     scores, _ = problem(seed, queries=50, gallery=20)
     relevance = np.eye(20)[np.random.default_rng(seed).integers(0, 20, 50)]
@@ -132,21 +132,23 @@ def test_scikit_learn_has_the_same_reciprocal_rank_for_one_positive_without_ties
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
-def test_ranks_are_those_of_rankdata(seed, levels):
+@settings(max_examples=60)
+def test_ranks_equal_rankdata(seed, levels):
     stats = pytest.importorskip("scipy.stats")
     scores, relevance = problem(seed, queries=3, gallery=12, levels=levels)
     ranks = rank(scores, relevance)
     for q in range(3):
-        mine = slice(ranks.start[q], ranks.start[q + 1])
+        positives = slice(ranks.start[q], ranks.start[q + 1])
         good = relevance[q] > 0
-        assert (ranks.above[mine] + 1).tolist() == sorted(stats.rankdata(-scores[q], "min")[good].tolist())
-        assert sorted((ranks.above + ranks.size)[mine].tolist()) == sorted(stats.rankdata(-scores[q], "max")[good].tolist())
+        assert (ranks.above[positives] + 1).tolist() == sorted(stats.rankdata(-scores[q], "min")[good].tolist())
+        assert sorted((ranks.above + ranks.tie_size)[positives].tolist()) == sorted(
+            stats.rankdata(-scores[q], "max")[good].tolist()
+        )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
-def test_the_mean_rank_of_one_positive_is_the_average_of_rankdata(seed, levels):
+@settings(max_examples=40)
+def test_mean_rank_of_one_positive_equals_rankdata(seed, levels):
     stats = pytest.importorskip("scipy.stats")
     scores, _ = problem(seed, queries=4, gallery=12, levels=levels)
     right = np.random.default_rng(seed).integers(0, 12, 4)
@@ -165,7 +167,7 @@ def test_hits_of_a_constant_scorer_are_hypergeometric(negatives, positives):
         if k > total:
             continue
         peer = 1 - stats.hypergeom(total, positives, k).pmf(0)
-        ours = metric(f"hit@{k}").summarise(Ranks.level([positives], total))
+        ours = metric(f"hit@{k}").summarise(Ranks.all_tied([positives], total))
         assert ours == pytest.approx(peer, abs=1e-9)
         assert first_rank_cdf(np.array([7]), np.array([negatives]), np.array([positives]), k + 7)[0] == pytest.approx(
             peer, abs=1e-9
@@ -173,20 +175,20 @@ def test_hits_of_a_constant_scorer_are_hypergeometric(negatives, positives):
 
 
 @pytest.mark.parametrize(("right", "n"), [(30, 40), (3, 60), (125, 250)])
-def test_the_interval_of_independent_trials_is_that_of_the_binomial_distribution(right, n):
+def test_interval_of_independent_trials_equals_the_binomial(right, n):
     """Drawing n of n trials with replacement makes the number right binomial; 10,000 draws find its quantiles to about one."""
     stats = pytest.importorskip("scipy.stats")
     values = np.r_[np.ones(right), np.zeros(n - right)]
-    low, high = interval(replicates(metric("t2i"), values, Draws.of(np.arange(n), 10_000)))
+    low, high = percentile_interval(metric_replicates(metric("t2i"), values, ClusterBootstrap.from_clusters(np.arange(n), 10_000)))
     peer = stats.binom(n, right / n).ppf([0.025, 0.975])
     assert (low * n, high * n) == pytest.approx(tuple(peer), abs=1)
 
 
-def test_the_interval_of_a_mean_is_that_of_scipys_bootstrap():
+def test_interval_of_a_mean_equals_scipy_bootstrap():
     """Two independent bootstraps of 20,000 replicates: ends within a twentieth of a standard error."""
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).random(80)
-    low, high = interval(replicates(metric("mrr"), values, Draws.of(np.arange(80), 20_000)))
+    low, high = percentile_interval(metric_replicates(metric("mrr"), values, ClusterBootstrap.from_clusters(np.arange(80), 20_000)))
     peer = stats.bootstrap(
         (values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
@@ -195,12 +197,14 @@ def test_the_interval_of_a_mean_is_that_of_scipys_bootstrap():
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.2, 0.4])
-def test_the_paired_test_agrees_with_students(shift):
-    """Same pairs, many of them, near-normal differences: both p-values tell the same story."""
+def test_paired_test_is_close_to_students(shift):
+    """Same pairs, many of them, near-normal differences: both p-values are close."""
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(5)
-    one = rng.normal(size=200)
-    two = one + shift + rng.normal(size=200)
-    draws = Draws.of(np.arange(200), 20_000)
-    ours = compare_replicates(*(replicates(metric("mrr"), v, draws) for v in (one, two)), float((two - one).mean()))
-    assert ours.p == pytest.approx(stats.ttest_rel(two, one).pvalue, abs=0.02)
+    first = rng.normal(size=200)
+    second = first + shift + rng.normal(size=200)
+    draws = ClusterBootstrap.from_clusters(np.arange(200), 20_000)
+    ours = compare_replicates(
+        *(metric_replicates(metric("mrr"), v, draws) for v in (first, second)), float((second - first).mean())
+    )
+    assert ours.p == pytest.approx(stats.ttest_rel(second, first).pvalue, abs=0.02)

@@ -1,4 +1,4 @@
-"""What the documents promise is run: their code, their citations, their lists."""
+"""Documents: their code runs, and citations, links and generated parts are valid."""
 
 import doctest
 import importlib.util
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crossmatch.benchmarks import benchmarks
-from crossmatch.metrics.table import FAMILIES
+from crossmatch.benchmarks import list_benchmarks
+from crossmatch.metrics.metric_table import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 KEYS = set(re.findall(r"@\w+\{([a-z0-9]+),", (ROOT / "docs/references.bib").read_text()))
@@ -20,15 +20,15 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("code", BLOCKS)
-def test_the_code_in_the_documents_runs(code, capsys):
+def test_code_in_documents_runs(code, capsys):
     names = {"__name__": "document"}
     exec(compile(code, "document", "exec"), names)
-    functions = [thing for thing in names.values() if getattr(thing, "__module__", "") == "document"]
+    functions = [value for value in names.values() if getattr(value, "__module__", "") == "document"]
     tests = [test for f in functions for test in doctest.DocTestFinder().find(f, f.__name__, module=False, globs=dict(names))]
     assert not sum(doctest.DocTestRunner().run(test).failed for test in tests)
 
 
-def test_the_readme_example_is_short_and_the_recipes_are_three():
+def test_number_of_code_examples():
     readme, contributing = (
         re.findall(r"```python\n(.*?)```", (ROOT / n).read_text(), re.S) for n in ("README.md", "CONTRIBUTING.md")
     )
@@ -37,7 +37,7 @@ def test_the_readme_example_is_short_and_the_recipes_are_three():
     assert len(contributing) == 3
 
 
-def test_the_reference_is_up_to_date():
+def test_reference_is_up_to_date():
     spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -45,25 +45,25 @@ def test_the_reference_is_up_to_date():
 
 
 def test_every_citation_resolves():
-    sources = [m.source for m in FAMILIES] + [b.cite for b in benchmarks().values()]
+    sources = [m.source for m in FAMILIES] + [b.cite for b in list_benchmarks().values()]
     text = "\n".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
     cited = set(re.findall(r"\b([a-z]+(?:19|20)\d\d[a-z]+)\b", "\n".join(sources) + text))
     assert cited, "the pattern finds no citation at all"
     assert cited <= KEYS
 
 
-def test_every_local_link_in_the_documents_leads_somewhere():
+def test_local_links_in_documents_exist():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 
-def test_the_five_papers_are_cited():
+def test_five_papers_are_cited():
     text = (ROOT / "CITATION.cff").read_text()
     assert all(name in text for name in ("BISON", "Crisscrossed", "TIGEr", "BiVLC", "ECCV Caption"))
 
 
-def test_the_papers_and_data_are_not_in_the_repository():
+def test_repository_has_no_large_files():
     big = [
         p for p in ROOT.rglob("*") if ".git" not in p.parts and ".venv" not in p.parts and p.is_file() and p.stat().st_size > 2**20
     ]
@@ -72,10 +72,10 @@ def test_the_papers_and_data_are_not_in_the_repository():
 
 def test_no_generated_block_is_empty():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    found = {
+    blocks = {
         (page.name, name): text
         for page in pages
         for name, text in re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", page.read_text(), flags=re.DOTALL)
     }
-    assert {("README.md", "bivlc"), ("results.md", "choices"), ("results.md", "trials")} <= found.keys()
-    assert [key for key, text in found.items() if len(text) < 200] == []
+    assert {("results.md", "zoo"), ("results.md", "choices"), ("results.md", "trials")} <= blocks.keys()
+    assert [key for key, text in blocks.items() if len(text) < 200] == []

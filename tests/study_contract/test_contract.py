@@ -25,10 +25,10 @@ from itertools import count
 import pytest
 from sqlalchemy import func, select
 
-from crossmatch.study import people
-from crossmatch.study.schema import claim, hit_item, item, slot
-from crossmatch.study.verdicts import VERDICTS, review
-from crossmatch.study.verify import verify
+from crossmatch.study.assignment import people
+from crossmatch.study.assignment.review import VERDICTS, review
+from crossmatch.study.database.schema import claim, hit_item, item, slot
+from crossmatch.study.database.verification import verify
 from postgres_server import fresh_database
 from study_lab import GOLDEN, a_study, book, new_campaign
 from study_web import answers_by_caption
@@ -41,7 +41,7 @@ KILL_AFTER = 18  # acknowledged submissions
 SERVER = """
 import sys
 from pathlib import Path
-from crossmatch.study.serve import serve
+from crossmatch.study.web.server import serve
 import crossmatch.study.web.app
 port = sys.stdin.readline()  # all is imported; when the port is told, it begins
 serve(Path(sys.argv[1]), port=int(port))
@@ -263,10 +263,10 @@ def both(act) -> None:
             failed.append(error)
 
     threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     if failed:
         raise failed[0]
 
@@ -276,7 +276,7 @@ def both(act) -> None:
 
 def look(campaign, chance) -> bool:
     """Review what is in doubt, and see whether there is too much of anything; whether all is done."""
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         most = select(claim.c.hit, func.count().label("n")).where(claim.c.counted).group_by(claim.c.hit)
         over = [row.hit for row in connection.execute(most) if row.n > WANTED]
         alone = select(claim.c.slot).where(claim.c.counted).group_by(claim.c.slot).having(func.count() > 1)
@@ -307,7 +307,7 @@ def at_work(campaign, kind: str, processes: int):
 
 
 @pytest.mark.parametrize(("kind", "processes"), [("sqlite", 1), ("sqlite", 2), ("postgresql", 3)])
-def test_every_item_is_answered_as_often_as_wanted_whatever_happens(kind, processes, tmp_path, request):
+def test_every_item_gets_the_required_answers_despite_failures(kind, processes, tmp_path, request):
     database = fresh_database(request.getfixturevalue("postgres_url")) if kind == "postgresql" else ""
     chance = random.Random(f"{kind}/{processes}")
     with new_campaign(tmp_path / "campaign", database, time.time) as campaign:
@@ -328,17 +328,19 @@ def test_every_item_is_answered_as_often_as_wanted_whatever_happens(kind, proces
 
 def require_all(campaign, study: int, log: Log) -> None:
     """What was promised, from the tables, the events and the people's own log."""
-    (found,) = verify(campaign)
-    assert found.answers == HITS * WANTED * 5
-    with campaign.reading() as connection:
+    (verified,) = verify(campaign)
+    assert verified.answers == HITS * WANTED * 5
+    with campaign.read_transaction() as connection:
         counted = set(connection.execute(select(claim.c.id).where(claim.c.counted)).scalars())
-        asked = Counter(row.item for row in connection.execute(select(hit_item.c.item)))
+        query = Counter(row.item for row in connection.execute(select(hit_item.c.item)))
         keys = {row.id: row.key for row in connection.execute(select(item.c.id, item.c.key))}
     told = book(campaign, study)
-    each = Counter(one["item"] for token in counted for one in told.bodies[token]["answers"])
-    assert each == Counter({number: WANTED * times for number, times in asked.items()})
+    each = Counter(stored_answer["item"] for token in counted for stored_answer in told.bodies[token]["answers"])
+    assert each == Counter({number: WANTED * times for number, times in query.items()})
     assert all(each[number] == WANTED for number, key in keys.items() if key.startswith("pair"))
-    pairs = Counter((told.people[token], one["item"]) for token, body in told.bodies.items() for one in body["answers"])
+    pairs = Counter(
+        (told.people[token], stored_answer["item"]) for token, body in told.bodies.items() for stored_answer in body["answers"]
+    )
     assert max(pairs.values()) == 1, "somebody answered an item twice"
     first = Counter(token for token, _, _, answer in log.acknowledged if not answer["again"])
     assert max(first.values()) == 1, "a HIT was acknowledged as new twice"

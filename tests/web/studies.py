@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from crossmatch.study import events
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.design import load_design, names
-from crossmatch.study.schema import claim, item, person, study
-from crossmatch.study.store import create
+from crossmatch.study.database import events
+from crossmatch.study.database.campaign import create_campaign
+from crossmatch.study.database.schema import claim, item, person, study
+from crossmatch.study.design.declaration import load_design, preset_names
+from crossmatch.study.design.new_study import NewItem, create_study
 
-PRESETS = tuple(names())
+PRESETS = tuple(preset_names())
 SMALL = {"sts": 1, "sis": 1, "sits": 1, "bivlc-human": 4}  # items of a HIT; 2 elsewhere
 BAD = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>'
 
@@ -38,32 +38,32 @@ def items_of(name, pictures, words):
         return tuple(among[(7 * n + j) % len(among)] for j in range(k))
 
     if name == "bivlc-human":
-        made = [NewItem(f"i{n}", some(n, 1, pictures), some(n, 2, words), "i2t") for n in range(2)]
-        return made + [NewItem(f"t{n}", some(n, 2, pictures), some(n, 1, words), "t2i") for n in range(2)]
-    made = [NewItem(f"x{n}", some(n, images, pictures), some(n, number, words)) for n in range(1 + SMALL.get(name, 2))]
+        new_item = [NewItem(f"i{n}", some(n, 1, pictures), some(n, 2, words), "i2t") for n in range(2)]
+        return new_item + [NewItem(f"t{n}", some(n, 2, pictures), some(n, 1, words), "t2i") for n in range(2)]
+    new_item = [NewItem(f"x{n}", some(n, images, pictures), some(n, number, words)) for n in range(1 + SMALL.get(name, 2))]
     if name == "eccv-hit":
         sides = (("positive", ("yes", "weak-yes")), ("negative", ("no", "weak-no")))
-        made += [
+        new_item += [
             NewItem(kind, some(5, 1, pictures), some(5 + k, 1, words), gold={"match": v}, kind=kind)
             for k, (kind, v) in enumerate(sides)
         ]
         why = {"why": "All that it says is in the picture."}
-        made += [NewItem("shown", (pictures[0],), (words[0],), gold={"match": ("yes",)}, kind="example", body=why)]
+        new_item += [NewItem("shown", (pictures[0],), (words[0],), gold={"match": ("yes",)}, kind="example", details=why)]
     if name == "bison-verify":
-        made += [NewItem("shown", pictures[:2], (words[0],), gold={"which": ("image-0",)}, kind="example")]
-    return made
+        new_item += [NewItem("shown", pictures[:2], (words[0],), gold={"which": ("image-0",)}, kind="example")]
+    return new_item
 
 
 def make_campaign(folder):
     """A campaign with a study of each preset, one with script in its texts, and one with a quiz and a limit."""
     from crossmatch.diorama.world import Diorama
 
-    campaign = create(folder)
+    campaign = create_campaign(folder)
     world = Diorama.make("test", images=12)
     words = tuple(one.text for one in world.captions)
     pictures = tuple(f"p{n}.jpg" for n in range(12))
     for n, file in enumerate(pictures):
-        world.picture(n, 512).convert("RGB").save(campaign.pictures / file, quality=80)
+        world.picture(n, 512).convert("RGB").save(campaign.images_folder / file, quality=80)
     for name in PRESETS:
         create_study(campaign, small_design(name), items_of(name, pictures, words), seed=name)
     bad = [
@@ -84,11 +84,8 @@ def served(campaign):
     import uvicorn
 
     from crossmatch.study.web.app import make_app
-    from crossmatch.study.web.protocol import Bounded
 
-    config = uvicorn.Config(
-        make_app(campaign), host="127.0.0.1", port=0, log_level="error", http=Bounded, ws="none", lifespan="off"
-    )
+    config = uvicorn.Config(make_app(campaign), host="127.0.0.1", port=0, log_level="error", http="h11", ws="none", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -116,8 +113,8 @@ def chromium():
 
 def screenshots(tmp_path_factory):
     """Where pictures of pages are kept to look at."""
-    given = os.environ.get("CROSSMATCH_SCREENSHOTS")
-    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    response = os.environ.get("CROSSMATCH_SCREENSHOTS")
+    folder = Path(response) if response else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -126,28 +123,28 @@ def screenshots(tmp_path_factory):
 
 
 def link_of(campaign, name):
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return connection.execute(select(study.c.link).where(study.c.name == name)).scalar_one()
 
 
 def submissions(campaign, name, key):
     """The bodies of a person's submissions to a study, as the events hold them, in order."""
-    with campaign.reading() as connection:
-        made = connection.execute(select(study.c.id).where(study.c.name == name)).scalar_one()
+    with campaign.read_transaction() as connection:
+        query = connection.execute(select(study.c.id).where(study.c.name == name)).scalar_one()
         who = connection.execute(select(person.c.id).where(person.c.key == key)).scalar_one()
-        rows = [row for row in events.events(connection, made) if row.kind == "submit" and row.person == who]
-        return [events.body(connection, made, row.number) for row in rows]
+        rows = [row for row in events.read_events(connection, query) if row.kind == "submit" and row.person == who]
+        return [events.read_body(connection, query, row.number) for row in rows]
 
 
 def counted(campaign, key):
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         mine = select(claim.c.counted).join(person, person.c.id == claim.c.person).where(person.c.key == key)
         return list(connection.execute(mine.where(claim.c.submitted.is_not(None))).scalars())
 
 
 def things(campaign, submitted):
     """The answers of a submission, with pictures, captions and lists by what they are: a file, a text, files."""
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         rows = {row.id: row for row in connection.execute(select(item))}
     return [{q: _thing(rows[one["item"]], value) for q, value in one["answer"].items()} for one in submitted["answers"]]
 
@@ -165,4 +162,4 @@ def _thing(row, value):
 
 
 def files_by_content(campaign):
-    return {hashlib.sha256(path.read_bytes()).hexdigest(): path.name for path in campaign.pictures.iterdir()}
+    return {hashlib.sha256(path.read_bytes()).hexdigest(): path.name for path in campaign.images_folder.iterdir()}

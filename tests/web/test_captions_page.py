@@ -2,10 +2,10 @@
 
 import pytest
 
-from crossmatch.captions.corpus import Corpus
-from crossmatch.captions.judge import judge
-from crossmatch.report.caption_plots import histogram_panel
-from crossmatch.report.captions import extremes, scores_table, write_captions_page
+from crossmatch.captions.corpus import CaptionCorpus
+from crossmatch.captions.scoring import score_captions
+from crossmatch.report.captions.plots import histogram_panel
+from crossmatch.report.captions.scores_output import scores_table, worst_and_best, write_captions_page
 
 
 @pytest.fixture(scope="module")
@@ -14,8 +14,8 @@ def page(tmp_path_factory, browser):
 
     candidates = {str(n): f"a dog number {n}" for n in range(30)} | {"30": "<script>document.title = 'gone'</script>", "31": ""}
     references = {i: ["a dog", "a very long reference " * 30 if int(i) % 2 else "כלב גדול \U0001f415"] for i in candidates}
-    judged = judge("<b>mine</b>", Corpus.of(candidates, references), ["bleu-1", "rouge-l"])
-    groups = extremes(judged, "rouge-l", lambda image: Image.new("RGB", (60, 40), (int(image), 0, 0)))
+    judged = score_captions("<b>mine</b>", CaptionCorpus.from_texts(candidates, references), ["bleu-1", "rouge-l"])
+    groups = worst_and_best(judged, "rouge-l", lambda image: Image.new("RGB", (60, 40), (int(image), 0, 0)))
     table = scores_table([judged])
     panels = [histogram_panel({name: result.scores.values for name, result in judged.results.items()})]
     signatures = [result.signature for result in judged.results.values()]
@@ -40,7 +40,7 @@ def test_the_worst_and_the_best_are_there_with_their_pictures(page):
     assert page.locator(".card").count() == 24
     assert page.locator(".card img").count() == 24
     assert all(page.locator(".card img").evaluate_all("all => all.map(one => one.naturalWidth > 0)"))
-    assert page.locator(".said", has_text="(no words)").count() == 1
+    assert page.locator(".caption", has_text="(no words)").count() == 1
 
 
 def test_a_phone_can_read_it(page):

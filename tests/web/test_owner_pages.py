@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from crossmatch.study import assign, people
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.design import load_design
-from crossmatch.study.live import Tallies
-from crossmatch.study.schema import claim, slot, study
-from crossmatch.study.verify import verify
+from crossmatch.study.assignment import claims, people
+from crossmatch.study.database.schema import claim, slot, study
+from crossmatch.study.database.verification import verify
+from crossmatch.study.design.declaration import load_design
+from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.results.statistics_cache import StatisticsCache
 from crossmatch.study.web.app import make_app
-from crossmatch.study.web.site import Site
+from crossmatch.study.web.page_context import Site
 from study_lab import Clock, a_study, answers_to, careless, hit_of, new_campaign, someone, work
 
 from .studies import BAD, chromium, screenshots, served
@@ -35,9 +35,9 @@ def clock():
 
 @pytest.fixture
 def campaign(tmp_path, clock):
-    with new_campaign(tmp_path / "campaign", "", clock) as made:
-        careless(made)
-        yield made
+    with new_campaign(tmp_path / "campaign", "", clock) as created:
+        careless(created)
+        yield created
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def enter(campaign):
     """Comes in as somebody of a role, or as nobody."""
     from starlette.testclient import TestClient
 
-    app = make_app(campaign, site=Site(campaign, tallies=Tallies(patience=60)))
+    app = make_app(campaign, site=Site(campaign, statistics=StatisticsCache(max_wait=60)))
 
     def entered(role="", key=""):
         client = TestClient(app, base_url=HOME, raise_server_exceptions=False)
@@ -72,17 +72,17 @@ def csrf_of(page):
 
 
 def post(client, address, token=None, headers=None, **fields):
-    given = csrf_of(client.get("/owner")) if token is None else token
-    return client.post(address, data={"csrf": given, **fields}, headers=headers or {}, follow_redirects=False)
+    response = csrf_of(client.get("/owner")) if token is None else token
+    return client.post(address, data={"csrf": response, **fields}, headers=headers or {}, follow_redirects=False)
 
 
 def states(campaign):
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return sorted(connection.execute(select(slot.c.state)).scalars())
 
 
 def verdict_of(campaign, claim_id):
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         row = connection.execute(select(claim).where(claim.c.id == claim_id)).one()
     return row.verdict, row.counted
 
@@ -95,7 +95,7 @@ def addresses(doubtful):
 # -- who may
 
 
-def test_nobody_and_annotators_see_nothing(enter, doubtful):
+def test_owner_pages_are_hidden_from_annotators(enter, doubtful):
     stranger, annotator = enter(), enter("annotator", "anna")
     for address in addresses(doubtful):
         assert stranger.get(address).status_code == 401
@@ -119,7 +119,7 @@ def test_only_owners_see_links_and_buttons_that_open(enter, doubtful):
     assert "Invite" not in enter("reviewer").get("/owner").text
 
 
-def test_forms_are_refused_to_others(campaign, enter, doubtful):
+def test_forms_require_the_role(campaign, enter, doubtful):
     _, _, made = doubtful
     fields = {"verdict": "approve", "was": "", "open": "no", "person": "eve", "role": "owner"}
     for address in (form.format(study="pairs", claim=made) for form in FORMS):
@@ -134,7 +134,7 @@ def test_forms_are_refused_to_others(campaign, enter, doubtful):
     for address in FORMS[:2]:
         assert post(reviewer, address.format(study="pairs"), **fields).status_code == 403
     assert verdict_of(campaign, made) == (None, True)
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         assert connection.execute(select(study.c.open)).scalar()
 
 
@@ -154,7 +154,7 @@ def test_a_doubtful_hit_is_listed_and_shown_with_what_was_expected(campaign, ent
     assert "expected: 100% NO" in shown
     places = [shown.index(f'src="/h/{made}/picture/{n}/0"') for n in range(5)]
     assert places == sorted(places)
-    captions = [one.captions[0] for one in hit_of(campaign, made).items]
+    captions = [item.captions[0] for item in hit_of(campaign, made).items]
     assert [captions.index(text) for text in re.findall(r'<p class="said" dir="auto">(.*?)</p>', shown)] == [0, 1, 2, 3, 4]
     assert reviewer.get(f"/h/{made}/picture/0/0").status_code == 200
 
@@ -182,8 +182,8 @@ def test_a_verdict_counts_or_opens_the_hit_again(campaign, enter, doubtful, verd
     paid = {"approve": 2, "reject": 1, "reassign": 2}[verdict]
     assert f"{2.36 * paid:.2f} USD" in overview
     another = someone(campaign, study_id, "cleo")
-    handed_out = hit_of(campaign, work(campaign, study_id, another)).hit
-    assert (handed_out == hit_of(campaign, made).hit) is (not counted)
+    handed_out = hit_of(campaign, work(campaign, study_id, another)).hit_id
+    assert (handed_out == hit_of(campaign, made).hit_id) is (not counted)
     verify(campaign)
 
 
@@ -206,17 +206,17 @@ def test_two_reviewers_do_not_overrule_each_other_unseen(campaign, enter, doubtf
     assert verdict_of(campaign, made) == ("approve", False)
 
 
-def test_what_is_no_verdict_is_refused(campaign, enter, doubtful):
+def test_unknown_verdict_is_refused(campaign, enter, doubtful):
     _, who, made = doubtful
     other = a_study(campaign, name="other")
-    held = assign.claim_hit(campaign, other, someone(campaign, other, "dora"))
+    claim_id = claims.claim_hit(campaign, other, someone(campaign, other, "dora"))
     owner = enter("owner")
     address = f"/owner/pairs/hit/{made}/review"
     assert post(owner, address, verdict="praise", was="").status_code == 422
     assert post(owner, address, verdict="approve").status_code == 409
     assert post(owner, f"/owner/other/hit/{made}/review", verdict="approve", was="").status_code == 404
-    assert post(owner, f"/owner/other/hit/{held}/review", verdict="approve", was="").status_code == 404  # not submitted yet
-    assert owner.get(f"/owner/other/hit/{held}").status_code == 200
+    assert post(owner, f"/owner/other/hit/{claim_id}/review", verdict="approve", was="").status_code == 404  # not submitted yet
+    assert owner.get(f"/owner/other/hit/{claim_id}").status_code == 200
     assert owner.get(f"/owner/other/hit/{made}").status_code == 404
     assert owner.get("/owner/nothing").status_code == 404
     assert owner.get(f"/owner/other/people/{who}").status_code == 404
@@ -234,17 +234,17 @@ def test_pages_that_are_not_there_are_the_nearest(enter, doubtful):
 # -- opening, closing, inviting
 
 
-def test_a_closed_study_hands_nothing_out_until_it_is_open_again(campaign, enter, doubtful):
+def test_closed_study_assigns_nothing_until_reopened(campaign, enter, doubtful):
     study_id, who, _ = doubtful
     owner = enter("owner")
     assert post(owner, "/owner/pairs/open", open="maybe").status_code == 422
     assert post(owner, "/owner/pairs/open", open="no").headers["location"] == "/owner/pairs"
-    with pytest.raises(assign.Nothing) as told:
-        assign.claim_hit(campaign, study_id, who)
-    assert told.value.why == "closed"
+    with pytest.raises(claims.NoHitAvailableError) as error:
+        claims.claim_hit(campaign, study_id, who)
+    assert error.value.reason == "closed"
     assert "Open the study" in owner.get("/owner/pairs").text
     assert post(owner, "/owner/pairs/open", open="yes").status_code == 303
-    assert assign.claim_hit(campaign, study_id, who)
+    assert claims.claim_hit(campaign, study_id, who)
     verify(campaign)
 
 
@@ -265,19 +265,19 @@ def test_an_invited_person_enters_by_the_link_that_is_shown_once(campaign, enter
 # -- numbers that are not there yet
 
 
-def test_a_study_without_answers_says_so_in_words(campaign, enter):
+def test_study_without_answers_explains_empty_sections(campaign, enter):
     a_study(campaign, "recipe.people=2", name="pairs")
     owner = enter("owner")
     text = owner.get("/owner/pairs").text
-    assert "Not defined: nobody answered anything yet." in text
-    assert "Nobody has submitted anything that counts yet." in text
+    assert "Not defined: there are no answers yet." in text
+    assert "No counted HIT has been submitted yet." in text
     assert "nan" not in text.lower()
-    assert "Nobody has submitted anything yet" in owner.get("/owner/pairs/people").text
+    assert "Nothing has been submitted yet" in owner.get("/owner/pairs/people").text
     assert "No item has different answers" in owner.get("/owner/pairs/disagreement").text
-    assert "Nothing waits for a review" in owner.get("/owner/pairs/review").text
+    assert "No HIT awaits review" in owner.get("/owner/pairs/review").text
 
 
-def test_a_campaign_without_studies_says_how_to_make_one(enter):
+def test_campaign_without_studies_explains_how_to_create_one(enter):
     assert "There is no study yet" in enter("owner").get("/owner").text
 
 
@@ -298,26 +298,26 @@ def crowded(tmp_path_factory):
         alike = [NewItem(f"s{n}", (), (BAD, f"caption {n}")) for n in range(6)]
         create_study(campaign, load_design("sts", ["recipe.people=3"]), alike)
         for n, name in enumerate(("a.jpg", "b.jpg")):
-            Image.new("RGB", (80, 60), (200 * n, 90, 120)).save(campaign.pictures / name)
+            Image.new("RGB", (80, 60), (200 * n, 90, 120)).save(campaign.images_folder / name)
         for study_id in (1, 2, 3):
             crowd = [someone(campaign, study_id, f"{name} {study_id}") for name in (BAD, "anna", "bert", "lazy")]
             for who in crowd * 4:
-                with suppress(assign.Nothing):
+                with suppress(claims.NoHitAvailableError):
                     answer(campaign, clock, rng, study_id, who, lazy=who == crowd[3])
         yield campaign
 
 
 def answer(campaign, clock, rng, study_id, who, lazy):
-    made = assign.claim_hit(campaign, study_id, who)
+    claim_id = claims.claim_hit(campaign, study_id, who)
     clock.wait(0.05 if lazy else 1 + rng.random())
-    held = hit_of(campaign, made)
+    hit = hit_of(campaign, claim_id)
     if study_id == 1:
-        given = answers_to(held, match=("yes", "no")[rng.integers(2)], wrong=lazy)
+        answers = answers_to(hit, match=("yes", "no")[rng.integers(2)], wrong=lazy)
     elif study_id == 2:
-        given = [{"which": "image-0" if lazy else ("image-0", "image-1", "both", "neither")[rng.integers(4)]} for _ in held.items]
+        answers = [{"which": "image-0" if lazy else ("image-0", "image-1", "both", "neither")[rng.integers(4)]} for _ in hit.items]
     else:
-        given = [{"similarity": 2.5 if lazy else float(rng.uniform(0, 5))} for _ in held.items]
-    assign.submit(campaign, made, who, given, [float(rng.gamma(4, 2)) for _ in given])
+        answers = [{"similarity": 2.5 if lazy else float(rng.uniform(0, 5))} for _ in hit.items]
+    claims.submit(campaign, claim_id, who, answers, [float(rng.gamma(4, 2)) for _ in answers])
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +357,7 @@ def visit(crowded):
 
 def looked_at(crowded):
     """Pages of the owner, by name."""
-    with crowded.reading() as connection:
+    with crowded.read_transaction() as connection:
         doubt = connection.execute(select(claim).where(claim.c.doubt)).first()
         sides = connection.execute(select(claim.c.id).where(claim.c.study == 2, claim.c.submitted.is_not(None))).scalar()
     pages = {"all": "/owner", "doubt": f"/owner/pairs/hit/{doubt.id}", "person": f"/owner/pairs/people/{doubt.person}"}
@@ -392,10 +392,10 @@ def test_texts_are_text_never_markup(crowded, visit):
     assert all(page.locator("main img").evaluate_all("all => all.map(one => one.complete && one.naturalWidth === 80)"))
 
 
-def test_people_worth_a_look_come_first_and_tables_can_be_sorted(crowded, visit):
+def test_people_with_warnings_come_first_and_tables_sort(crowded, visit):
     page = visit("/owner/pairs/people")
     assert page.locator("tbody tr").first.inner_text().startswith("lazy")
-    assert "gold wrong" in page.locator("tbody tr").first.inner_text()
+    assert "wrong gold" in page.locator("tbody tr").first.inner_text()
     header = page.locator("thead th", has_text="Time per item")
     for order, sign in (("descending", -1), ("ascending", 1)):
         header.locator("button").click()
@@ -417,7 +417,7 @@ def test_a_reviewer_rejects_by_pressing_a_button(crowded, visit):
     page.wait_for_url("**/review?done=reject*")
     assert "Rejected" in page.locator(".note").first.inner_text()
     assert page.locator(".reviews li").count() == before - 1
-    page.get_by_role("button", name="Take it back").click()
+    page.get_by_role("button", name="Undo").click()
     page.wait_for_url("**/review?done=undo*")
-    assert "Taken back" in page.locator(".note").first.inner_text()
+    assert "Undone" in page.locator(".note").first.inner_text()
     assert page.locator(".reviews li").count() == before

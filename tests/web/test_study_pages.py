@@ -5,7 +5,7 @@ Pictures of all pages are kept in the folder that CROSSMATCH_SCREENSHOTS names; 
 
 import pytest
 
-from crossmatch.study import people
+from crossmatch.study.assignment import people
 
 from .studies import PRESETS, files_by_content, link_of, submissions, things
 from .study_pages import answer_by_keys, answer_by_mouse, axe, fits, is_last, leave, options, tab_to, whole_study
@@ -21,7 +21,7 @@ def test_a_study_by_mouse(study, visit, campaign, shots):
     page = visit(f"/join/{link_of(campaign, study)}")
     key, files = f"mouse-{study}", files_by_content(campaign)
     page.fill("#person", key)
-    page.click("text=I agree and begin")
+    page.click("text=Agree and start")
     page.click("button:text-is('Start')")
     page.wait_for_selector(".item")
     meant = whole_study(
@@ -91,37 +91,37 @@ def test_first_pages_pass_axe_and_fit_a_phone(visit, campaign, shots):
     check(page, shots, "join")
     page.goto(f"/join/{link_of(campaign, 'eccv-hit')}?PROLIFIC_PID=5f0c")
     assert page.locator("#person").count() == 0
-    assert page.get_by_text("You come as 5f0c").is_visible()
+    assert page.get_by_text("You take part as 5f0c").is_visible()
     page.goto("/h/0123")
-    assert page.get_by_text("Who are you?").is_visible()
+    assert page.get_by_text("Session expired").is_visible()
     page.said[:] = [text for text in page.said if "401" not in text]
     check(page, shots, "error")
 
 
-def test_somebody_with_a_token_reads_agrees_and_begins(visit, campaign, shots):
+def test_invited_person_reads_agrees_and_starts(visit, campaign, shots):
     token = people.invite(campaign, "anna")
     page = visit(f"/enter/{token}", expected="404")
     check(page, shots, "enter")
-    page.click("text=Go in")
+    page.click("text=Continue")
     page.wait_for_selector(".choices")
     check(page, shots, "home")
     page.click(".choices a[href='/s/bison-verify']")
     page.wait_for_selector(".example img")
-    assert page.get_by_text("Left picture").or_(page.get_by_text("Right picture")).count() == 1  # the answer of the example
+    assert page.get_by_text("Left image").or_(page.get_by_text("Right image")).count() == 1  # the answer of the example
     check(page, shots, "study-agree")
-    page.click("text=I agree and begin")
+    page.click("text=Agree and start")
     page.wait_for_selector(".start")
     check(page, shots, "study")
     page.goto("/s/no-such-study")
-    assert page.get_by_text("There is no such study.").or_(page.get_by_text("there is no such study.")).is_visible()
+    assert page.get_by_text("There is no such study.").or_(page.get_by_text("This study does not exist")).is_visible()
 
 
-def test_a_name_that_is_taken_is_refused_in_words(begin, visit, campaign):
+def test_taken_name_is_refused_with_an_explanation(begin, visit, campaign):
     page = begin("sts")
     other = visit(f"/join/{link_of(campaign, 'sts')}", expected="409")
     other.fill("#person", page.key)
-    other.click("text=I agree and begin")
-    assert "somebody of this name is here already" in other.get_by_role("alert").inner_text()
+    other.click("text=Agree and start")
+    assert "name is already taken" in other.get_by_role("alert").inner_text()
     assert axe(other) == []
 
 
@@ -133,7 +133,7 @@ def test_the_end_shows_what_was_done_and_the_code(begin, campaign, shots):
     assert page.locator("h1").inner_text() == "You are done"
     assert page.get_by_text("2 tasks").is_visible()
     check(page, shots, "study-end")
-    page.click("text=Look for more")
+    page.click("text=Look for more tasks")
     page.wait_for_selector("text=Back to")
     assert page.locator("#code").inner_text() != ""
     check(page, shots, "finished")
@@ -149,38 +149,38 @@ def answer_gold(page, right):
         page.click("#next")
 
 
-def test_the_code_comes_after_the_work_and_not_after_the_trial(begin, campaign, shots):
+def test_code_is_shown_after_work_but_not_after_the_quiz(begin, campaign, shots):
     from sqlalchemy import select
 
-    from crossmatch.study.schema import item
+    from crossmatch.study.database.schema import item
 
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         good = connection.execute(select(item.c.captions).where(item.c.key == "positive")).scalars().first()[0]
     page = begin("quiz")
-    assert page.locator("#where").inner_text() == "Trial question 1 of 2"
+    assert page.locator("#where").inner_text() == "Test question 1 of 2"
     answer_gold(page, lambda text: text == good)
     leave(page, lambda: page.click("#submit"))
-    assert "the work itself begins" in page.locator("#told").inner_text()
+    assert "The actual task starts now" in page.locator("#told").inner_text()
     work = page.url
     page.click("text=Pause")
-    page.wait_for_selector("text=What to do")
+    page.wait_for_selector("text=Instructions")
     assert page.locator("#code").count() == 0
-    page.click("button:text-is('Go on')")
+    page.click("button:text-is('Continue')")
     page.wait_for_selector(".item")
     assert page.url == work
     answer_gold(page, lambda text: True)
     leave(page, lambda: page.click("#submit"))
     assert page.url.endswith("?end=limit")
-    link = page.get_by_role("link", name="Finish with this code").get_attribute("href")
+    link = page.get_by_role("link", name="Finish and submit this code").get_attribute("href")
     assert link == f"https://example.org/done?code={page.locator('#code').inner_text()}"
     check(page, shots, "study-limit")
 
 
-def test_who_fails_the_trial_is_told_so(begin):
+def test_failed_quiz_shows_a_message(begin):
     page = begin("quiz")
     answer_gold(page, lambda text: False)
     page.keyboard.press("ArrowLeft")
     leave(page, lambda: page.click("#submit"))
     assert page.url.endswith("?end=qualify")
-    assert page.get_by_text("not answered well enough").is_visible()
+    assert page.get_by_text("did not pass the test questions").is_visible()
     assert page.locator("#code, .start").count() == 0

@@ -10,7 +10,7 @@ from .study_pages import axe, draft_on_server, leave, options
 # -- questions
 
 
-def test_what_is_asked_after_an_answer_comes_and_goes_with_it(begin, campaign):
+def test_follow_up_appears_and_disappears_with_the_answer(begin, campaign):
     page = begin("eccv-hit")
     reason, error = page.get_by_text("What is wrong?"), page.get_by_text("What does it get wrong?")
     dot = page.locator(".dot").first
@@ -39,7 +39,7 @@ def test_what_is_asked_after_an_answer_comes_and_goes_with_it(begin, campaign):
     assert answers == [{"match": "yes"}] + 3 * [{"match": "no"}]
 
 
-def test_enter_on_an_open_question_says_what_is_missing_and_arrows_go_past_it(begin):
+def test_enter_names_missing_answers_and_arrows_skip_them(begin):
     page = begin("bison-verify")
     page.keyboard.press("Enter")
     assert page.locator("#where").inner_text() == "Question 1 of 2"
@@ -58,10 +58,10 @@ def test_enter_on_an_open_question_says_what_is_missing_and_arrows_go_past_it(be
 def test_options_are_radio_buttons_whose_names_tell_only_the_place(begin):
     page = begin("bison-verify")
     assert page.get_by_role("radio").count() == 4
-    assert page.get_by_role("group", name="Which picture does the sentence describe?").count() == 1
-    page.get_by_role("radio", name="Right picture").check()
+    assert page.get_by_role("group", name="Which image does the sentence describe?").count() == 1
+    page.get_by_role("radio", name="Right image").check()
     assert options(page).nth(1).locator("input").is_checked()
-    assert [image.get_attribute("alt") for image in page.locator(".item img").all()] == ["Left picture", "Right picture"]
+    assert [image.get_attribute("alt") for image in page.locator(".item img").all()] == ["Left image", "Right image"]
     assert re.fullmatch(r"/h/[0-9a-f]{32}/picture/\d/\d", page.locator(".item img").first.get_attribute("src"))
 
 
@@ -72,7 +72,7 @@ def test_pictures_are_large_and_can_be_enlarged(begin, shots):
     assert all(box["width"] > 500 and box["height"] > 350 for box in boxes)
     assert abs(boxes[0]["y"] - boxes[1]["y"]) < 1
     page.keyboard.press("e")
-    assert page.locator("#viewed-name").inner_text() == "Left picture"
+    assert page.locator("#viewed-name").inner_text() == "Left image"
     assert page.locator("#viewed").bounding_box()["height"] > 600
     page.keyboard.press("ArrowRight")
     assert page.locator("#viewed").get_attribute("src").endswith("/0/1")
@@ -80,8 +80,8 @@ def test_pictures_are_large_and_can_be_enlarged(begin, shots):
     page.screenshot(path=shots / "viewer.png")
     page.keyboard.press("Escape")
     assert not page.locator("#viewer").is_visible()
-    page.get_by_role("button", name="Enlarge: Right picture").click()
-    assert page.locator("#viewed-name").inner_text() == "Right picture"
+    page.get_by_role("button", name="Enlarge: Right image").click()
+    assert page.locator("#viewed-name").inner_text() == "Right image"
     page.click("#viewer-close")
     page.set_viewport_size({"width": 360, "height": 740})
     boxes = [image.bounding_box() for image in page.locator(".item img").all()]
@@ -93,7 +93,7 @@ def test_help_lists_the_keys(begin, shots):
     page = begin("eccv-hit")
     page.keyboard.press("?")
     assert page.locator("#help kbd", has_text="Enter").is_visible()
-    assert page.locator("#help").get_by_text("kept for you until").is_visible()
+    assert page.locator("#help").get_by_text("reserved for you until").is_visible()
     assert axe(page) == []
     page.screenshot(path=shots / "help.png")
     page.keyboard.press("1")  # keys do nothing behind it
@@ -112,28 +112,28 @@ def accent(page):
     from PIL import Image
 
     box = page.locator(".slider").bounding_box()
-    seen = Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB")
-    return sum(n for n, colour in seen.getcolors(1 << 20) if colour == (29, 78, 216))
+    image = Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB")
+    return sum(n for n, colour in image.getcolors(1 << 20) if colour == (29, 78, 216))
 
 
 @pytest.mark.parametrize("study", ["sts", "sis", "sits"])
-def test_the_slider_begins_nowhere_and_tells_no_number(study, begin):
+def test_slider_has_no_initial_value_and_shows_no_number(study, begin):
     page = begin(study)
     slider = page.locator(".slider")
     assert accent(page) == 0
     assert slider.get_attribute("aria-valuetext") == "not answered yet"
     assert page.locator("#submit").is_disabled()
-    said = []
+    recorded = []
     for share in (0.02, 0.31, 0.5, 0.72, 0.98):
         box = slider.bounding_box()
         page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
-        said.append(slider.get_attribute("aria-valuetext"))
-        assert not re.search(r"\d", page.locator(".item").inner_text() + said[-1])
+        recorded.append(slider.get_attribute("aria-valuetext"))
+        assert not re.search(r"\d", page.locator(".item").inner_text() + recorded[-1])
     assert accent(page) > 100
     assert slider.get_attribute("title") is None
-    assert len(set(said)) == 5
-    assert said[0] in ("different", "not at all")
-    assert said[2].startswith("between ")
+    assert len(set(recorded)) == 5
+    assert recorded[0] in ("different", "not at all")
+    assert recorded[2].startswith("between ")
 
 
 def test_a_press_in_the_very_middle_is_an_answer_too(begin, campaign):
@@ -144,7 +144,7 @@ def test_a_press_in_the_very_middle_is_an_answer_too(begin, campaign):
     assert submissions(campaign, "sts", page.key)[0]["answers"][0]["answer"]["similarity"] == pytest.approx(2.5, abs=0.02)
 
 
-def test_the_keys_of_the_slider_begin_at_an_end_and_move_finely(begin):
+def test_slider_keys_start_at_an_end_and_move_in_small_steps(begin):
     page = begin("sts")
 
     def value():
@@ -162,7 +162,7 @@ def test_the_keys_of_the_slider_begin_at_an_end_and_move_finely(begin):
     assert value() == pytest.approx(4.99)
 
 
-def test_what_an_anchor_stands_for_is_shown_on_hover_and_on_focus(begin):
+def test_anchor_hint_is_shown_on_hover_and_focus(begin):
     page = begin("sts")
     criterion, anchor = page.locator(".criterion"), page.get_by_role("button", name="mostly the same")
     assert "only unimportant details differ" not in criterion.inner_text()
@@ -219,7 +219,7 @@ def test_a_lost_connection_loses_nothing(begin, campaign):
     page.context.set_offline(True)
     page.keyboard.press("3")
     page.wait_for_selector("#told:visible")
-    assert "Not connected – your answers are kept here" in page.locator("#told").inner_text()
+    assert "Not connected. Your answers are stored" in page.locator("#told").inner_text()
     page.context.set_offline(False)
     page.wait_for_selector("#told", state="hidden")
     assert draft_on_server(page)[0] == {"detail": "3"}
@@ -236,7 +236,7 @@ def test_a_lost_connection_loses_nothing(begin, campaign):
     assert len(stored) == 1
 
 
-def test_an_acknowledgement_that_is_lost_makes_no_second_answer(begin, campaign):
+def test_lost_acknowledgement_causes_no_second_answer(begin, campaign):
     page = begin("sts", expected="Failed to load resource")
     lost = []
 
@@ -272,7 +272,7 @@ def refusing(status):
     return lambda route: route.fulfill(status=status, json={"error": f"the reason is {status}."})
 
 
-def test_a_refusal_is_told_in_the_servers_words_and_the_answers_stay(begin):
+def test_refusal_shows_the_server_message_and_keeps_the_answers(begin):
     page = begin("sts", expected="Failed to load resource")
     page.locator(".slider").click()
     for status in (403, 404, 409, 422):
@@ -283,7 +283,7 @@ def test_a_refusal_is_told_in_the_servers_words_and_the_answers_stay(begin):
         page.unroute("**/submit")
     page.context.clear_cookies()
     page.click("#submit")
-    page.wait_for_selector("#wrong:has-text('Nobody is known here by this session.')")
+    page.wait_for_selector("#wrong:has-text('Your session has expired.')")
     assert page.locator(".slider.unused").count() == 0
 
 
@@ -294,7 +294,7 @@ def test_script_in_texts_is_text(visit, campaign, at):
     page = visit(f"/join/{link_of(campaign, 'hostile')}", expected="Content Security Policy")
     assert page.locator("h1").inner_text() == BAD
     assert page.title() == BAD
-    page.click("text=I agree and begin")
+    page.click("text=Agree and start")
     assert page.locator(".example .quote").inner_text() == BAD
     page.click("button:text-is('Start')")
     page.wait_for_selector(".item")

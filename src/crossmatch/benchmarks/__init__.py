@@ -1,72 +1,93 @@
-"""The benchmarks. Built-ins are listed here; others join through the entry-point group `crossmatch`."""
+"""Table of benchmarks: the built-in ones, those of plugins, and those made from a user's own files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossmatch.benchmarks.altered import alterable
+from crossmatch.benchmarks.altered_captions import with_alter_option
 from crossmatch.benchmarks.bison import BISON
 from crossmatch.benchmarks.bivlc import BIVLC
 from crossmatch.benchmarks.coco import COCO_1K, COCO_5K, PMRP
 from crossmatch.benchmarks.cxc import CXC, CXC_SIS, CXC_SITS, CXC_STS
-from crossmatch.benchmarks.diorama import DIORAMA_RETRIEVAL
-from crossmatch.benchmarks.diorama_graded import DIORAMA_CXC, DIORAMA_SIS, DIORAMA_SITS, DIORAMA_STS
-from crossmatch.benchmarks.diorama_trials import DIORAMA_BISON, DIORAMA_BIVLC, DIORAMA_SUGARCREPE
-from crossmatch.benchmarks.eccv import ECCV_CAPTION
-from crossmatch.benchmarks.folder import folder_task
-from crossmatch.benchmarks.sugarcrepe import SUGARCREPE
-from crossmatch.benchmarks.trials_file import trials_task
-from crossmatch.benchmarks.winoground import WINOGROUND
-from crossmatch.core.benchmark import Benchmark, Loaded
-from crossmatch.core.catalog import Catalog
-from crossmatch.core.errors import WrongWords
-from crossmatch.core.plugins import plugged
-
-BUILT_IN = (
-    COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, alterable(BISON), BIVLC, SUGARCREPE, WINOGROUND,
-    DIORAMA_RETRIEVAL, DIORAMA_CXC, DIORAMA_STS, DIORAMA_SIS, DIORAMA_SITS, alterable(DIORAMA_BISON), DIORAMA_BIVLC,
+from crossmatch.benchmarks.diorama_tasks import (
+    DIORAMA_BISON,
+    DIORAMA_BIVLC,
+    DIORAMA_CXC,
+    DIORAMA_RETRIEVAL,
+    DIORAMA_SIS,
+    DIORAMA_SITS,
+    DIORAMA_STS,
     DIORAMA_SUGARCREPE,
 )  # fmt: skip
-FILES = {"collection:": folder_task, "trials:": trials_task}  # a task of the user's own: what follows is a path
+from crossmatch.benchmarks.eccv_caption import ECCV_CAPTION
+from crossmatch.benchmarks.sugarcrepe import SUGARCREPE
+from crossmatch.benchmarks.user_collection import parse_collection_task
+from crossmatch.benchmarks.user_trials import parse_trials_task
+from crossmatch.benchmarks.winoground import WINOGROUND
+from crossmatch.data.benchmark import Benchmark, LoadedData
+from crossmatch.data.errors import UsageError
+from crossmatch.data.io.plugins import load_plugins
+from crossmatch.data.name_lookup import Catalog
+
+BUILT_IN = (
+    COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, with_alter_option(BISON), BIVLC, SUGARCREPE, WINOGROUND,
+    DIORAMA_RETRIEVAL, DIORAMA_CXC, DIORAMA_STS, DIORAMA_SIS, DIORAMA_SITS, with_alter_option(DIORAMA_BISON), DIORAMA_BIVLC,
+    DIORAMA_SUGARCREPE,
+)  # fmt: skip
+# Tasks made from the user's own files: the text after the prefix is a path, with options behind it.
+USER_TASKS = {"collection:": parse_collection_task, "trials:": parse_trials_task}
 
 
-def benchmarks() -> Catalog[Benchmark]:
-    """All benchmarks by name."""
-    found = {b.name: b for b in BUILT_IN}
-    return Catalog("task", found | {b.name: b for b in plugged(Benchmark)})
+def list_benchmarks() -> Catalog[Benchmark]:
+    """Return all benchmarks by name: built-in ones, and those that packages add to the entry-point group `crossmatch`.
+
+    >>> list_benchmarks()["coco-5k"].metrics[:3]
+    ('hit@1', 'hit@5', 'hit@10')
+    """
+    return Catalog("task", {b.name: b for b in (*BUILT_IN, *load_plugins(Benchmark))})
 
 
-def load_data(name: str, *, skip_bad: bool = False, **options: str) -> Loaded:
-    """The data of a task, by the name that `-t` takes; `skip_bad` leaves empty captions of the user's own out.
+def load_benchmark_data(name: str, *, skip_bad: bool = False, **options: str) -> LoadedData:
+    """Load the data of a task.
 
-    >>> load_data("diorama/retrieval", size="tiny").collection.shape
+    Args:
+        name: A task as the option `-t` takes it: `coco-5k`, `cxc-sits+query=caption`, `collection:FOLDER`, `trials:FILE`.
+        skip_bad: Leave out empty captions of the user's own files instead of raising an error.
+        options: Options of the benchmark, such as `split` and `size`.
+
+    Returns:
+        A `Retrieval`, `Similarity` or `Trials`.
+
+    >>> load_benchmark_data("diorama/retrieval", size="tiny").collection.shape
     (50, 250)
     """
-    declared, chosen = benchmark_named(name, options)
-    return declared.loaded(skip_bad, **chosen)
+    benchmark, own_options = resolve_task(name, options)
+    return benchmark.load(skip_bad, **own_options)
 
 
-def benchmark_named(named: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:
-    """A benchmark by name, `name+option=value`, `collection:FOLDER` or `trials:FILE`; and the options to load it with.
+def resolve_task(task: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:
+    """Return the benchmark that a task names, and the options to load it with.
 
-    >>> found, options = benchmark_named("cxc-sits+query=caption", {"split": "val"})
-    >>> found.name, options
+    Options in the task's name override `options`.
+
+    >>> benchmark, options = resolve_task("cxc-sits+query=caption", {"split": "val"})
+    >>> benchmark.name, options
     ('cxc-sits', {'split': 'val', 'query': 'caption'})
     """
-    if isinstance(named, Benchmark):
-        return named, dict(options)
-    for prefix, task in FILES.items():
-        if named.startswith(prefix):
-            found, own = task(named.removeprefix(prefix))
-            return found, {**options, **own}
-    if Path(named).suffix.lower() in (".csv", ".tsv", ".jsonl") and Path(named).is_file():
-        raise WrongWords(f"{named} is a file. Your own forced choices are the task trials:{named}")
-    name, *marks = named.split("+")
-    own = {}
-    for mark in marks:
-        key, equals, value = mark.partition("=")
+    if isinstance(task, Benchmark):
+        return task, dict(options)
+    for prefix, parse in USER_TASKS.items():
+        if task.startswith(prefix):
+            benchmark, own_options = parse(task.removeprefix(prefix))
+            return benchmark, {**options, **own_options}
+    if Path(task).suffix.lower() in (".csv", ".tsv", ".jsonl") and Path(task).is_file():
+        raise UsageError(f"{task} is a file. To evaluate your own forced choices, use the task trials:{task}")
+    name, *settings = task.split("+")
+    own_options = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
         if not equals or not key or not value:
-            raise WrongWords(f"{named} has {mark!r} where option=value was expected, as in cxc-sits+query=caption.")
-        own[key] = value
-    return benchmarks()[name], {**options, **own}
+            raise UsageError(f"{task}: expected option=value after the plus sign, as in cxc-sits+query=caption, got {setting!r}.")
+        own_options[key] = value
+    return list_benchmarks()[name], {**options, **own_options}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,125 +10,120 @@ from typing import Any
 
 import numpy as np
 
-from crossmatch.benchmarks.coco import table
-from crossmatch.benchmarks.coco_images import coco_pictures, how_to_get
-from crossmatch.benchmarks.data_sets import have, need
-from crossmatch.benchmarks.formats.trials import NoPictures, Offer, as_trials
-from crossmatch.core.benchmark import Benchmark, Count
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.files import read_json
-from crossmatch.core.trials import Trials
+from crossmatch.benchmarks.coco import coco_image_opener, missing_images_hint, read_coco_captions, read_official_table
+from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.formats.trial_files import MissingImages, TrialRecord, build_trials
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import read_json
+from crossmatch.data.trials import Trials
 
 PATH = "bison/bison_annotations.cocoval2014.json"
-KEPT = ("data", "bison_id", "caption", "true_image_id", "image_candidates", "image_id", "image_filename")
-KINDS = ("chosen", "random", "longest")
+JSON_KEYS = ("data", "bison_id", "caption", "true_image_id", "image_candidates", "image_id", "image_filename")
+CAPTION_CHOICES = ("chosen", "random", "longest")
 SEED = 14  # of the random captions
 References = Mapping[str, tuple[str, ...]]
 
 
 def load(caption: str) -> Trials:
-    """One caption and two images each, the one it was written for first. Ids are those of BISON's prediction files.
+    """Load the 2x1 trials, the positive image first. Trial ids are those of BISON's prediction files.
 
-    `caption` is the one that people chose because it tells the images apart, or, for comparison, a random or the longest one (in
-    words, the first of equals) among all captions of the same image (hu2019bison, fig. 14). Where captions are known for a part of
-    the images only, random and longest leave out the trials without.
+    The caption "chosen" is the one that annotators chose because it distinguishes the images. For comparison, "random" and "longest"
+    (most words, first of equals) choose among all captions of the image (hu2019bison, fig. 14); they leave out trials whose captions
+    are not in the local files.
     """
-    if caption not in KINDS:
-        raise WrongWords(f"caption is {caption!r}; {', '.join(KINDS)} was expected.")
-    path = need(PATH)
+    if caption not in CAPTION_CHOICES:
+        raise UsageError(f"caption must be one of {', '.join(CAPTION_CHOICES)} (got {caption!r}).")
+    path = require_data_file(PATH)
     files: dict[str, str] = {}
-    offers = [_offer(record, n, path, files) for n, record in enumerate(_records(path))]
-    captions = references(files)
-    opener = coco_pictures("val2014", files) or NoPictures(how_to_get("val2014"))
+    trials = [_trial_record(record, n, path, files) for n, record in enumerate(_read_records(path))]
+    captions = load_references(files)
+    opener = coco_image_opener("val2014", files) or MissingImages(missing_images_hint("val2014"))
     if caption == "chosen":
-        return as_trials(offers, (2, 1), opener, captions)
-    others, rows = _other_captions(offers, captions or {}, caption)
-    note = f"partial: COCO's captions are known here for {len(rows):,} of {len(offers):,} trials; compare on these alone"
-    return as_trials(others, (2, 1), opener, captions, rows, (note,) if len(rows) < len(offers) else ())
+        return build_trials(trials, (2, 1), opener, captions)
+    replaced, rows = _replace_captions(trials, captions or {}, caption)
+    note = f"partial: COCO captions are available for {len(rows):,} of {len(trials):,} trials; compare models on these only"
+    return build_trials(replaced, (2, 1), opener, captions, rows, (note,) if len(rows) < len(trials) else ())
 
 
-def _records(path: Path) -> list[Any]:
-    held = read_json(path, KEPT)
-    found = held.get("data") if isinstance(held, dict) else None
-    if not isinstance(found, list) or not found:
+def _read_records(path: Path) -> list[Any]:
+    content = read_json(path, JSON_KEYS)
+    trials = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(trials, list) or not trials:
         raise CrossmatchError(f"{path} has no list of trials under 'data'. Get it again: crossmatch data get bison")
-    return found
+    return trials
 
 
-def _offer(record: Any, n: int, path: Path, files: dict[str, str]) -> Offer:
-    """A trial with its positive image first, and the names of its image files put into `files`."""
+def _trial_record(record: Any, n: int, path: Path, files: dict[str, str]) -> TrialRecord:
+    """Parse a trial, its positive image first, and add the names of its image files to `files`."""
     where = f"{path} data[{n}]"
     try:
         name, text, true = str(record["bison_id"]), record["caption"], str(record["true_image_id"])
-        offered = {str(image["image_id"]): str(image["image_filename"]) for image in record["image_candidates"]}
-        named = f"trial {name!r} offers the images {', '.join(str(image['image_id']) for image in record['image_candidates'])}"
-        several = len(record["image_candidates"])
+        image_ids = [str(image["image_id"]) for image in record["image_candidates"]]
+        file_names = [str(image["image_filename"]) for image in record["image_candidates"]]
     except (TypeError, KeyError, AttributeError) as error:
         raise CrossmatchError(
-            f"{where} is not a trial of BISON ({type(error).__name__}: {error}). Get the file again: crossmatch data get bison"
+            f"{where} is not a BISON trial ({type(error).__name__}: {error}). Get the file again: crossmatch data get bison"
         ) from None
     if not isinstance(text, str):
-        raise CrossmatchError(f"{where}: trial {name!r} has the caption {text!r:.40}; a text was expected.")
-    if several != 2 or len(offered) != 2 or true not in offered:
-        raise CrossmatchError(f"{where}: {named}; two, with its true image {true} among them, were expected. Mend it.")
-    files |= offered
-    return Offer(name, (true, *(image for image in offered if image != true)), (text,), "", where)
-
-
-def references(images: Iterable[str]) -> dict[str, tuple[str, ...]] | None:
-    """All captions of these images, in the order of their ids, as far as they are known; None where no file of captions is here.
-
-    They are in COCO's captions_val2014.json. Without it, those of the test split and of captions_val2017.json serve for the images
-    that are in either: the ids and the texts are the same there.
-    """
-    wanted, found = set(images), defaultdict[str, dict[int, str]](dict)
-    for image, number, text in _coco_captions():
-        if image in wanted:
-            found[image][number] = " ".join(text.split())
-    return {image: tuple(said[number] for number in sorted(said)) for image, said in found.items()} or None
-
-
-def _coco_captions() -> Iterator[tuple[str, int, str]]:
-    whole = have("coco/captions_val2014.json")
-    parts = [whole] if whole else [path for path in [have("coco/captions_val2017.json")] if path]
-    for path in parts:
-        try:
-            held = json.loads(path.read_bytes())
-            rows = [(str(row["image_id"]), int(row["id"]), str(row["caption"])) for row in held["annotations"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CrossmatchError(
-                f"{path} is not COCO's file of captions ({type(error).__name__}: {error}). Get it again: crossmatch data get coco"
-            ) from None
-        yield from rows
-    if not whole and have("coco/karpathy_test_captions.tsv"):
-        for row in table("coco/karpathy_test_captions.tsv", ("caption_id", "image_id", "caption"), "\t"):
-            yield row[1], int(row[0]), row[2]
-
-
-def _other_captions(offers: list[Offer], captions: References, kind: str) -> tuple[list[Offer], list[int]]:
-    """The trials with another caption of the positive image, where its captions are known, and their places in the file."""
-    drawn = np.random.default_rng(SEED).random(len(offers)).tolist()  # one each, so that no draw depends on what is known
-    known = [n for n, offer in enumerate(offers) if offer.images[0] in captions]
-    if not known:
+        raise CrossmatchError(f"{where}: the caption of trial {name!r} must be text (got {text!r:.40}).")
+    if len(image_ids) != 2 or len(set(image_ids)) != 2 or true not in image_ids:
         raise CrossmatchError(
-            f"bison+caption={kind} draws among COCO's captions, which are not here. Get them: crossmatch data get coco --optional"
+            f"{where}: trial {name!r} must have two different images, one of them its true image {true} "
+            f"(got {', '.join(image_ids)}). Correct the record."
         )
-    found = []
-    for n in known:
-        texts = captions[offers[n].images[0]]
-        text = max(texts, key=lambda said: len(said.split())) if kind == "longest" else texts[int(drawn[n] * len(texts))]
-        found.append(replace(offers[n], captions=(text,)))
-    return found, known
+    files.update(zip(image_ids, file_names, strict=True))
+    return TrialRecord(name, (true, *(image for image in image_ids if image != true)), (text,), "", where)
+
+
+def load_references(image_ids: Iterable[str]) -> dict[str, tuple[str, ...]] | None:
+    """Load all available captions of these images, sorted by caption id; None if no caption file exists locally.
+
+    They come from COCO's captions_val2014.json. Without it, from the test split and captions_val2017.json, which have equal ids
+    and texts for the images they contain.
+    """
+    requested, captions = set(image_ids), defaultdict[str, dict[int, str]](dict)
+    for image, number, text in _read_coco_captions():
+        if image in requested:
+            captions[image][number] = text
+    return {image: tuple(texts[number] for number in sorted(texts)) for image, texts in captions.items()} or None
+
+
+def _read_coco_captions() -> Iterator[tuple[str, int, str]]:
+    whole = find_data_file("coco/captions_val2014.json")
+    parts = [whole] if whole else [path for path in [find_data_file("coco/captions_val2017.json")] if path]
+    for path in parts:
+        yield from read_coco_captions(path)
+    if not whole and find_data_file("coco/karpathy_test_captions.tsv"):
+        for row in read_official_table("coco/karpathy_test_captions.tsv", ("caption_id", "image_id", "caption"), "\t"):
+            yield row[1], int(row[0]), " ".join(row[2].split())
+
+
+def _replace_captions(trials: list[TrialRecord], captions: References, kind: str) -> tuple[list[TrialRecord], list[int]]:
+    """Replace the caption of each trial whose image has captions; return these trials and their rows in the file."""
+    # One random number for each trial of the file, so that a draw does not depend on which captions are available.
+    uniform = np.random.default_rng(SEED).random(len(trials)).tolist()
+    with_captions = [n for n, trial in enumerate(trials) if trial.images[0] in captions]
+    if not with_captions:
+        raise CrossmatchError(
+            f"bison+caption={kind} needs COCO's captions, which are missing. Get them: crossmatch data get coco --optional"
+        )
+    records = []
+    for n in with_captions:
+        texts = captions[trials[n].images[0]]
+        text = max(texts, key=lambda caption: len(caption.split())) if kind == "longest" else texts[int(uniform[n] * len(texts))]
+        records.append(replace(trials[n], captions=(text,)))
+    return records, with_captions
 
 
 BISON = Benchmark(
     name="bison",
-    about="COCO-BISON: which of two look-alike images a caption was written for",
-    load=load,
+    description="COCO-BISON: which of two look-alike images a caption was written for",
+    loader=load,
     metrics=("accuracy",),
     directions=("t2i",),
     options={"caption": "chosen"},
-    expect={"trials": Count(54_253, 54_253)},
+    expected_counts={"trials": ExpectedCount(54_253, 54_253)},
     licence="CC BY-NC 4.0 (non-commercial); images by their Flickr owners",
     cite="hu2019bison",
 )

@@ -1,4 +1,4 @@
-"""BiVLC: two images and two captions, the second of each a hard negative; SugarCrepe in both directions (miranda2024bivlc)."""
+"""BiVLC: SugarCrepe in both directions; two images and two captions, the second ones hard negatives (miranda2024bivlc)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from crossmatch.benchmarks.data_sets import have, need
-from crossmatch.benchmarks.formats.gathered import Pictures, Stored, decoded
-from crossmatch.benchmarks.formats.table import Row, read_table
-from crossmatch.benchmarks.formats.trial_shards import has_shards, shard_rows
-from crossmatch.benchmarks.formats.trials import NoPictures, Offer, as_trials, category_of, pictures_of
-from crossmatch.core.benchmark import Benchmark, Count
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.places import data_folder
-from crossmatch.core.trials import Trials
+from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.formats.csv_tables import TableRow, read_table
+from crossmatch.benchmarks.formats.huggingface import has_shards, read_shard_rows
+from crossmatch.benchmarks.formats.image_caption_records import EncodedImage, ImageOpener
+from crossmatch.benchmarks.formats.image_decoding import decode_image
+from crossmatch.benchmarks.formats.trial_files import MissingImages, TrialRecord, build_trials, category_path, find_trial_images
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.paths import data_folder
+from crossmatch.data.trials import Trials
 
-OUTCOMES = "bivlc/results/BiVLC_ViT-B-32.csv"  # published outcomes; they carry the captions, too
-MADE_OF = "bivlc/BiVLC_negative_imgs.csv"  # which COCO image each pair of captions comes from
+OUTCOMES = "bivlc/results/BiVLC_ViT-B-32.csv"  # published outcomes, with the captions
+SOURCE_CAPTIONS = "bivlc/BiVLC_negative_imgs.csv"  # which COCO image each pair of captions comes from
 TEXTS = ("caption", "negative_caption", "type", "subtype")
 IMAGES = ("image", "negative_image")
 CATEGORIES = ("replace/obj", "replace/att", "replace/rel", "swap/obj", "swap/att", "add/obj", "add/att")
@@ -28,121 +29,122 @@ HUB = "https://huggingface.co/datasets/imirandam/BiVLC"
 
 
 @dataclass(frozen=True)
-class Instance:
-    """A row of the data set: its texts by column, and what is known of its images: stored pictures, names of files, or nothing."""
+class BivlcRow:
+    """A row of the data set: its texts by column, and its images as far as available: encoded images, file names, or neither."""
 
     texts: Mapping[str, str]
     where: str
-    stored: tuple[Stored, ...] = ()
+    encoded: tuple[EncodedImage, ...] = ()
     files: tuple[str | None, ...] = (None, None)
 
 
 def load() -> Trials:
-    """Two images and two captions each, the natural ones first. A trial goes by the number of its row in the official order.
+    """Load the 2x2 trials, the natural image and caption first. The id of a trial is its row number in the official order.
 
-    Read are the Parquet files of the hub in `bivlc/` or `bivlc/data/`; else a csv in `bivlc/` with the same columns, the images of
-    which are files beside it or in `images/`; else a published file of outcomes, which knows the captions but has no pictures.
+    Reads the Parquet files of the hub in `bivlc/` or `bivlc/data/`. Without them, reads a csv in `bivlc/` with the same columns,
+    whose images are files in that folder or in `images/`. Without both, reads a published file of outcomes, which has the captions
+    but no images.
 
-    The negative image of row 7 is called `7-`. The natural one goes by its COCO file, because up to eleven rows share it and are
-    not independent: BiVLC_negative_imgs.csv tells it by the captions, or else the name beside the bytes. Failing both it is `7+`.
+    The id of the negative image of row 7 is `7-`. The id of the natural image is its COCO file name, because up to eleven rows
+    share an image and are not independent. The file name comes from BiVLC_negative_imgs.csv (matched by the captions), or from
+    the Parquet file. If neither has it, the id is `7+`.
     """
     folder = data_folder() / "bivlc"
-    found = _in_shards(folder) or _in_table(folder) or _in_outcomes(folder)
-    names = natural_names(found)
-    offers = [_offer(row, n, name) for n, (row, name) in enumerate(zip(found, names, strict=True))]
-    stored: dict[str, Stored] = {}
-    for offer, row in zip(offers, found, strict=True):
-        stored.update(zip(offer.images, row.stored, strict=False))  # a row without pictures has none
-    how = (
-        f"BiVLC's pictures are not in {folder}. Put the Parquet files of {HUB} (folder data) into {folder / 'data'}, or evaluate "
-        "scores or published outcomes: -m precomputed:FILE"
+    rows = _read_shards(folder) or _read_image_table(folder) or _read_outcome_captions(folder)
+    names = natural_image_names(rows)
+    records = [_trial_record(row, n, name) for n, (row, name) in enumerate(zip(rows, names, strict=True))]
+    encoded: dict[str, EncodedImage] = {}
+    for record, row in zip(records, rows, strict=True):
+        encoded.update(zip(record.images, row.encoded, strict=False))  # rows of a csv may have no images
+    hint = (
+        f"the images of BiVLC are not in {folder}. Put the Parquet files of {HUB} (folder data) into {folder / 'data'}, or "
+        "evaluate precomputed scores or published outcomes: -m precomputed:FILE"
     )
-    return as_trials(offers, (2, 2), Pictures(stored, decoded) if stored else NoPictures(how))
+    return build_trials(records, (2, 2), ImageOpener(encoded, decode_image) if encoded else MissingImages(hint))
 
 
-def _in_shards(folder: Path) -> list[Instance]:
-    rows = shard_rows(folder, IMAGES, TEXTS) if has_shards(folder) else []
+def _read_shards(folder: Path) -> list[BivlcRow]:
+    rows = read_shard_rows(folder, IMAGES, TEXTS) if has_shards(folder) else []
     for n, row in enumerate(rows):
-        odd = next((name for name in TEXTS if not isinstance(row.texts[name], str)), None)
-        if odd is not None:
-            raise CrossmatchError(f"{row.where}: trial '{n}' has no text under {odd!r}. Fetch the official files: {HUB}")
-    return [Instance(row.texts, row.where, row.images, row.files) for row in rows]
+        not_text = next((name for name in TEXTS if not isinstance(row.texts[name], str)), None)
+        if not_text is not None:
+            raise CrossmatchError(f"{row.where}: trial '{n}' has no text in column {not_text!r}. Get the official files: {HUB}")
+    return [BivlcRow(row.texts, row.where, row.images, row.files) for row in rows]
 
 
-def _in_table(folder: Path) -> list[Instance]:
-    """The one csv in the folder that has all six columns."""
-    tables = [path for path in sorted(folder.glob("*.csv")) if {*TEXTS, *IMAGES} <= _head(path)]
+def _read_image_table(folder: Path) -> list[BivlcRow]:
+    """Read the csv in the folder that has all six columns."""
+    tables = [path for path in sorted(folder.glob("*.csv")) if {*TEXTS, *IMAGES} <= _read_header(path)]
     if len(tables) > 1:
-        raise CrossmatchError(
-            f"{folder} holds {tables[0].name} and {tables[1].name}. Keep one, so that it is clear which is meant."
-        )
+        raise CrossmatchError(f"{folder} holds {tables[0].name} and {tables[1].name}, and either could be meant. Keep one.")
     if not tables:
         return []
-    rows = read_table(tables[0], (), each="trial")
-    named = [
-        Offer(str(n), tuple(row.cells[key] for key in IMAGES), (row.cells["caption"],), "", row.where) for n, row in enumerate(rows)
+    rows = read_table(tables[0], (), row_noun="trial")
+    records = [
+        TrialRecord(str(n), tuple(row.cells[key] for key in IMAGES), (row.cells["caption"],), "", row.where)
+        for n, row in enumerate(rows)
     ]
-    same = next((offer for offer in named if offer.images[0] == offer.images[1]), None)
+    same = next((record for record in records if record.images[0] == record.images[1]), None)
     if same is not None:
         raise CrossmatchError(
-            f"{same.where}: trial {same.id!r} has one image twice, so that it cannot be won. Name the negative one."
+            f"{same.where}: trial {same.id!r} has the same image twice, so it cannot be won. Name the negative image."
         )
-    opener = pictures_of(named, folder, "")
-    held = opener.stored if isinstance(opener, Pictures) else {}
+    opener = find_trial_images(records, folder, "")
+    encoded = opener.encoded if isinstance(opener, ImageOpener) else {}
     return [
-        Instance(row.cells, row.where, tuple(held[name] for name in offer.images if name in held), offer.images)
-        for row, offer in zip(rows, named, strict=True)
+        BivlcRow(row.cells, row.where, tuple(encoded[name] for name in record.images if name in encoded), record.images)
+        for row, record in zip(rows, records, strict=True)
     ]
 
 
-def _head(path: Path) -> set[str]:
+def _read_header(path: Path) -> set[str]:
     with path.open(encoding="utf-8", errors="replace") as file:
         return {name.strip(' "\r\n\ufeff').lower() for name in file.readline().split(",")}
 
 
-def _in_outcomes(folder: Path) -> list[Instance]:
-    path = next(iter(sorted((folder / "results").glob("BiVLC_*.csv"))), None) if have(OUTCOMES) is None else need(OUTCOMES)
-    rows: Sequence[Row] = read_table(path or need(OUTCOMES), tuple((name,) for name in TEXTS), each="trial")
-    return [Instance(row.cells, row.where) for row in rows]  # its image columns are Python's words about an object in memory
+def _read_outcome_captions(folder: Path) -> list[BivlcRow]:
+    other_files = sorted((folder / "results").glob("BiVLC_*.csv"))
+    path = other_files[0] if other_files and find_data_file(OUTCOMES) is None else require_data_file(OUTCOMES)
+    rows: Sequence[TableRow] = read_table(path, tuple((name,) for name in TEXTS), row_noun="trial")
+    return [BivlcRow(row.cells, row.where) for row in rows]  # the image columns hold the repr of a Python object
 
 
-def _offer(row: Instance, n: int, natural: str) -> Offer:
-    category = category_of([row.texts["type"], row.texts["subtype"]], f"{row.where}: trial '{n}'")
-    return Offer(str(n), (natural, f"{n}-"), (row.texts["caption"], row.texts["negative_caption"]), category, row.where)
+def _trial_record(row: BivlcRow, n: int, natural: str) -> TrialRecord:
+    category = category_path([row.texts["type"], row.texts["subtype"]], f"{row.where}: trial '{n}'")
+    return TrialRecord(str(n), (natural, f"{n}-"), (row.texts["caption"], row.texts["negative_caption"]), category, row.where)
 
 
-def natural_names(rows: Sequence[Instance]) -> list[str]:
-    """The COCO file of each row's natural image, as far as it can be told; else the row's number with a plus.
+def natural_image_names(rows: Sequence[BivlcRow]) -> list[str]:
+    """Return the COCO file name of each row's natural image if it is available, else the row number with a plus.
 
-    BiVLC rewrote SugarCrepe's captions in one format, so captions are compared by their letters and digits. That tells every row
-    apart but two, which have the same captions, and these come in the order in which they were made.
+    BiVLC rewrote SugarCrepe's captions in one format, so captions are compared by their letters and digits. Two rows have equal
+    captions; they are matched in the order of the source file.
     """
-    path = have(MADE_OF)
-    known: dict[tuple[str, ...], deque[str]] = defaultdict(deque)
-    for made in read_table(path, (("filename",), *((name,) for name in TEXTS))) if path else ():
-        known[_key(made.cells)].append(made.cells["filename"])
-    found = []
+    path = find_data_file(SOURCE_CAPTIONS)
+    file_names: dict[tuple[str, ...], deque[str]] = defaultdict(deque)
+    for source_row in read_table(path, (("filename",), *((name,) for name in TEXTS))) if path else ():
+        file_names[_caption_key(source_row.cells)].append(source_row.cells["filename"])
+    names = []
     for n, row in enumerate(rows):
-        same = known[_key(row.texts)]
-        beside = PurePosixPath(row.files[0] or "").name
-        told = same.popleft() if same else beside if COCO_FILE.fullmatch(beside) else f"{n}+"
-        found.append(told)
-    return found
+        matching_files = file_names[_caption_key(row.texts)]
+        stored_name = PurePosixPath(row.files[0] or "").name
+        names.append(matching_files.popleft() if matching_files else stored_name if COCO_FILE.fullmatch(stored_name) else f"{n}+")
+    return names
 
 
-def _key(texts: Mapping[str, str]) -> tuple[str, ...]:
+def _caption_key(texts: Mapping[str, str]) -> tuple[str, ...]:
     return (
         *("".join(filter(str.isalnum, texts[name].lower())) for name in TEXTS[:2]),
-        category_of([texts["type"], texts["subtype"]], ""),
+        category_path([texts["type"], texts["subtype"]], ""),
     )
 
 
 BIVLC = Benchmark(
     name="bivlc",
-    about="BiVLC: two images and two captions that differ in one object, attribute or relation, matched in both directions",
-    load=load,
+    description="BiVLC: two images and two captions that differ in one object, attribute or relation, matched in both directions",
+    loader=load,
     metrics=("i2t", "t2i", "group", "ipos2t", "ineg2t", "tpos2i", "tneg2i"),
-    expect={"trials": Count(2_933, 2_933)},
+    expected_counts={"trials": ExpectedCount(2_933, 2_933)},
     licence="MIT; natural images by their Flickr owners",
     cite="miranda2024bivlc",
     categories=CATEGORIES,

@@ -1,29 +1,31 @@
-"""COCO Captions, the Karpathy splits: the collection that most benchmarks here share, its original links, and plausible matches."""
+"""COCO Captions, Karpathy splits: retrieval by original links (5K, 1K) and by plausible matches (PMRP)."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from crossmatch.benchmarks.coco_images import coco_pictures
-from crossmatch.benchmarks.data_sets import have, need
-from crossmatch.core.benchmark import Benchmark, Count, Retrieval
-from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.judgements import Judgements
-from crossmatch.core.places import data_folder
-from crossmatch.core.plausible import Plausible
+from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.formats.image_caption_records import FileSlice, ImageOpener
+from crossmatch.benchmarks.formats.image_decoding import decode_image
+from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.collection import Collection
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.paths import data_folder
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.plausible_matches import PlausibleMatches
 
 LICENCE = "annotations CC BY 4.0; images by their Flickr owners"
 FOLDS = 5
 
-# Captions that describe no image or the wrong one, and an image that is in the training set too: chun2022eccv, app. C.1.
+# Captions that are meaningless or describe another image, and an image that is also in the training set: chun2022eccv, app. C.1.
 MEANINGLESS = (607516, 607486, 433639, 248212, 469834, 462530, 469102, 743575, 246706, 61717, 500797, 19273, 630298, 576409,
                390637, 296557, 450553, 44809)  # fmt: skip
 WRONG = (610564, 359139, 218995, 609235, 143250, 375316, 712683, 75083, 625605, 620511, 613949, 129825, 605566, 634829)
@@ -32,153 +34,185 @@ INVALID_CAPTIONS = frozenset(map(str, MEANINGLESS + WRONG))
 INVALID_IMAGES = frozenset({str(DUPLICATE)})
 
 
-def collection(split: str) -> Collection:
-    """The images and captions of a split, in the order of the official files.
+def coco_collection(split: str) -> Collection:
+    """Load the images and captions of a split, in the order of the official files.
 
-    The test split has its texts. Those of the val split are in COCO's captions_val2014.json; without it only the ids are known.
+    The texts of the val split come from COCO's captions_val2014.json; without that file its captions have ids only.
     """
     if split not in ("val", "test"):
-        raise WrongWords(f"COCO has no split {split!r} here; take val or test.")
+        raise UsageError(f"COCO has no split {split!r}. Choose val or test.")
     return _collection(split, data_folder())
 
 
 @cache
 def _collection(split: str, root: Path) -> Collection:
     if split == "test":
-        rows = list(table("coco/karpathy_test_captions.tsv", ("caption_id", "image_id", "caption"), "\t"))
+        rows = list(read_official_table("coco/karpathy_test_captions.tsv", ("caption_id", "image_id", "caption"), "\t"))
         captions, owners, texts = ([row[n] for row in rows] for n in range(3))
     else:
-        rated = table("cxc/sits_val.csv", ("caption", "image", "agg_score", "sampling_method"))
-        pairs = [(caption_id(r[0]), image_id(r[1])) for r in rated if r[3] == "c2i_original"]
+        rated = read_official_table("cxc/sits_val.csv", ("caption", "image", "agg_score", "sampling_method"))
+        pairs = [(parse_caption_id(r[0]), parse_image_id(r[1])) for r in rated if r[3] == "c2i_original"]
         captions, owners = [p[0] for p in pairs], [p[1] for p in pairs]
-        texts = _texts(captions)
-    images, place = np.unique(np.asarray(owners), return_index=True)
-    images = images[np.argsort(place)]
-    at = {image: n for n, image in enumerate(images.tolist())}
-    links = np.asarray([(at[image], n) for n, image in enumerate(owners)])
-    files = {image: f"COCO_val2014_{int(image):012d}.jpg" for image in at}
-    return Collection(images, np.asarray(captions), tuple(texts), links, coco_pictures("val2014", files, root))
+        texts = _read_texts(captions)
+    images, first_caption = np.unique(np.asarray(owners), return_index=True)
+    images = images[np.argsort(first_caption)]
+    image_row = {image: n for n, image in enumerate(images.tolist())}
+    links = np.asarray([(image_row[image], n) for n, image in enumerate(owners)])
+    files = {image: f"COCO_val2014_{int(image):012d}.jpg" for image in image_row}
+    return Collection(images, np.asarray(captions), tuple(texts), links, coco_image_opener("val2014", files, root))
 
 
-def _texts(captions: list[str]) -> list[str]:
-    path = have("coco/captions_val2014.json")
+def _read_texts(captions: list[str]) -> list[str]:
+    path = find_data_file("coco/captions_val2014.json")
     if path is None:
         return []
+    text_by_id = {str(number): text for _, number, text in read_coco_captions(path)}
+    missing = next((caption for caption in captions if caption not in text_by_id), None)
+    if missing is not None:
+        raise CrossmatchError(
+            f"{path} has no caption {missing}: it is not the official file. Get it again: crossmatch data get coco"
+        )
+    return [text_by_id[caption] for caption in captions]
+
+
+def read_coco_captions(path: Path) -> list[tuple[str, int, str]]:
+    """Read image id, caption id and text of every caption in a caption file of COCO. Runs of white space become one space."""
     try:
-        found = {str(row["id"]): " ".join(row["caption"].split()) for row in json.loads(path.read_bytes())["annotations"]}
-        return [found[caption] for caption in captions]
+        annotations = json.loads(path.read_bytes())["annotations"]
+        return [(str(row["image_id"]), int(row["id"]), " ".join(row["caption"].split())) for row in annotations]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CrossmatchError(
-            f"{path} is not COCO's captions_val2014.json ({type(error).__name__}: {error}). Get it again: crossmatch data get coco"
+            f"{path} is not COCO's caption file ({type(error).__name__}: {error}). Get it again: crossmatch data get coco"
         ) from None
 
 
-def caption_id(name: str) -> str:
+def coco_image_opener(split: str, files: Mapping[str, str], root: Path | None = None) -> ImageOpener | None:
+    """Return an opener for images by id, given their file names; None if the folder of the split does not exist.
+
+    >>> coco_image_opener("val2017", {"285": "000000000285.jpg"}, Path("/nowhere"))
     """
-    >>> caption_id("COCO_val2014:sentid:411553")
+    folder = (root or data_folder()) / "coco" / "images" / split
+    if not folder.is_dir():
+        return None
+    return ImageOpener({name: FileSlice(folder / PurePosixPath(file).name) for name, file in files.items()}, decode_image)
+
+
+def missing_images_hint(split: str) -> str:
+    """Explain how to get the images of a split."""
+    return (
+        f"the {split} images of COCO are not in {data_folder() / 'coco' / 'images' / split}. Unpack "
+        f"http://images.cocodataset.org/zips/{split}.zip there, or evaluate precomputed scores: -m precomputed:FILE"
+    )
+
+
+def parse_caption_id(name: str) -> str:
+    """Return the number in CxC's name of a caption.
+
+    >>> parse_caption_id("COCO_val2014:sentid:411553")
     '411553'
     """
     return name.rpartition(":")[2]
 
 
-def image_id(name: str) -> str:
-    """
-    >>> image_id("COCO_val2014_000000205866.jpg")
+def parse_image_id(name: str) -> str:
+    """Return the number in COCO's name of an image file.
+
+    >>> parse_image_id("COCO_val2014_000000205866.jpg")
     '205866'
     """
     return name.rpartition("_")[2].removesuffix(".jpg").lstrip("0")
 
 
-def table(path: str, head: tuple[str, ...], delimiter: str = ",") -> Iterator[list[str]]:
-    """The rows of an official csv or tsv file, each with as many cells as the head."""
-    place = need(path)
-    remedy = "The file is damaged: look with `crossmatch data verify`, and get it again."
+def read_official_table(path: str, expected_header: tuple[str, ...], delimiter: str = ",") -> Iterator[list[str]]:
+    """Yield the rows of an official csv or tsv file; every row must have as many cells as the header."""
+    file = require_data_file(path)
+    remedy = "The file is damaged: check it with `crossmatch data verify`, and get it again."
     try:
-        text = place.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CrossmatchError(f"{place} is not a text in UTF-8 (byte {error.start:,}). {remedy}") from None
-    bare = delimiter == "\t"  # quotation marks in a tsv are part of the text
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
-    found = tuple(next(rows, ()))
-    if found != head:
-        raise CrossmatchError(f"{place} begins with {', '.join(found)[:80]!r}; expected {', '.join(head)}. {remedy}")
+        raise CrossmatchError(f"{file} is not UTF-8 text (byte {error.start:,}). {remedy}") from None
+    unquoted = delimiter == "\t"  # quotation marks in a tsv are part of the text
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=csv.QUOTE_NONE if unquoted else csv.QUOTE_MINIMAL)
+    header = tuple(next(rows, ()))
+    if header != expected_header:
+        raise CrossmatchError(f"{file} begins with {', '.join(header)[:80]!r}; expected {', '.join(expected_header)}. {remedy}")
     for number, row in enumerate(rows, 2):
-        if len(row) != len(head) or not all(row):
-            raise CrossmatchError(f"{place}, line {number}: {len(row)} cells, or an empty one; expected {len(head)}. {remedy}")
+        if len(row) != len(expected_header) or not all(row):
+            raise CrossmatchError(
+                f"{file}, line {number}: expected {len(expected_header)} cells without an empty one, got {len(row)}. {remedy}"
+            )
         yield row
 
 
-def without_invalid(held: Collection, said: Judgements, invalid: str) -> Judgements:
-    """The judgements as published, or without the captions and the image that app. C.1 of the ECCV paper calls invalid.
+def drop_invalid(collection: Collection, judgements: Judgements, invalid: str) -> Judgements:
+    """Keep or drop judgements of the captions and the image that are invalid according to chun2022eccv, app. C.1.
 
-    They are dropped as queries and as positives; as candidates they stay, so that every model ranks the same gallery.
+    Invalid items are dropped as queries and as positives. They stay candidates, so that every model ranks the same gallery.
     """
     if invalid not in ("keep", "drop"):
-        raise WrongWords(f"invalid is {invalid!r}; keep or drop was expected.")
+        raise UsageError(f"invalid must be keep or drop (got {invalid!r}).")
     if invalid == "keep":
-        return said
-    bad = {"image": np.isin(held.image_ids, list(INVALID_IMAGES)), "caption": np.isin(held.caption_ids, list(INVALID_CAPTIONS))}
-    kept = ~(bad[said.sides[0]][said.rows] | bad[said.sides[1]][said.columns])
-    return Judgements(
-        said.source, said.rows[kept], said.columns[kept], said.grades[kept], said.shape, said.positive, said.complete, said.kind,
-        said.folds, said.only, said.absent,
+        return judgements
+    invalid_items = {
+        "image": np.isin(collection.image_ids, list(INVALID_IMAGES)),
+        "caption": np.isin(collection.caption_ids, list(INVALID_CAPTIONS)),
+    }
+    valid = ~(invalid_items[judgements.sides[0]][judgements.rows] | invalid_items[judgements.sides[1]][judgements.columns])
+    return replace(
+        judgements, rows=judgements.rows[valid], columns=judgements.columns[valid], grades=judgements.grades[valid]
     )  # fmt: skip
 
 
 def load_5k(split: str, invalid: str) -> Retrieval:
-    held = collection(split)
-    return Retrieval(held, {"links": without_invalid(held, Judgements.from_links(held), invalid)})
+    collection = coco_collection(split)
+    return Retrieval(collection, {"links": drop_invalid(collection, Judgements.from_links(collection), invalid)})
 
 
 def load_1k(split: str, invalid: str) -> Retrieval:
-    """Five galleries of 1,000 images and their captions, in the order of the official list of caption ids."""
+    """Load the test split as five galleries of 1,000 images and their captions, in the order of the official caption ids."""
     if split != "test":
-        raise WrongWords("coco-1k has folds for the test split only: the order of the others is not published. Take --split test.")
-    held = collection(split)
-    of_image = np.arange(held.shape[0]) * FOLDS // held.shape[0]
-    said = Judgements.from_links(held)
-    folded = Judgements(said.source, said.rows, said.columns, said.grades, said.shape, folds=(of_image, of_image[held.owners()]))
-    return Retrieval(held, {"links": without_invalid(held, folded, invalid)})
+        raise UsageError("coco-1k has folds for the test split only: the order of other splits is not published. Use --split test.")
+    collection = coco_collection(split)
+    image_fold = np.arange(collection.shape[0]) * FOLDS // collection.shape[0]
+    links = Judgements.from_links(collection)
+    folded = replace(links, folds=(image_fold, image_fold[collection.caption_owners()]))
+    return Retrieval(collection, {"links": drop_invalid(collection, folded, invalid)})
 
 
 def load_plausible(split: str) -> Retrieval:
-    """Instance classes of each image; an image in which no instance was marked has none."""
-    held = collection(split)
-    labels = {row[0]: row[1].split(",") for row in table("coco/val2014_labels.tsv", ("image_id", "labels"), "\t")}
+    """Load plausible matches from the instance classes of each image; an image without instances has no class."""
+    collection = coco_collection(split)
+    labels = {row[0]: row[1].split(",") for row in read_official_table("coco/val2014_labels.tsv", ("image_id", "labels"), "\t")}
     classes = sorted({name for names in labels.values() for name in names})
     column = {name: n for n, name in enumerate(classes)}
-    of_image = np.zeros((held.shape[0], len(classes)), dtype=bool)
-    for row, image in enumerate(held.image_ids.tolist()):
-        of_image[row, [column[name] for name in labels.get(image, ())]] = True
-    return Retrieval(held, {"plausible": Plausible.from_labels(held, "plausible", of_image)})
+    image_labels = np.zeros((collection.shape[0], len(classes)), dtype=bool)
+    for row, image in enumerate(collection.image_ids.tolist()):
+        image_labels[row, [column[name] for name in labels.get(image, ())]] = True
+    return Retrieval(collection, {"plausible": PlausibleMatches.from_labels(collection, "plausible", image_labels)})
 
 
 COCO_5K = Benchmark(
     name="coco-5k",
-    about="COCO, 5,000 images and 25,000 captions, by the original links",
-    load=load_5k,
+    description="COCO: 5,000 images and 25,000 captions, original links",
+    loader=load_5k,
     metrics=("hit@1", "hit@5", "hit@10", "median-rank", "mean-rank", "rsum"),
     options={"split": "test", "invalid": "keep"},
-    expect={"i2t/links": Count(5_000, 25_000), "t2i/links": Count(25_000, 25_000)},
+    expected_counts={"i2t/links": ExpectedCount(5_000, 25_000), "t2i/links": ExpectedCount(25_000, 25_000)},
     licence=LICENCE,
     cite="lin2014microsoft; karpathy2015deep",
 )
 
-COCO_1K = Benchmark(
+COCO_1K = replace(
+    COCO_5K,
     name="coco-1k",
-    about="COCO, the mean over five galleries of 1,000 images and their captions",
-    load=load_1k,
-    metrics=COCO_5K.metrics,
-    options=COCO_5K.options,
-    expect=COCO_5K.expect,
-    licence=LICENCE,
-    cite="lin2014microsoft; karpathy2015deep",
+    description="COCO: mean over five galleries of 1,000 images and their captions",
+    loader=load_1k,
 )
 
 PMRP = Benchmark(
     name="pmrp",
-    about="COCO by plausible matches: pictures whose classes of things differ in at most zeta places",
-    load=load_plausible,
+    description="COCO, plausible matches: images whose sets of object classes differ in at most zeta classes",
+    loader=load_plausible,
     metrics=("pmrp@50", "pmrp"),
     options={"split": "test"},
     licence=LICENCE,

@@ -1,166 +1,154 @@
-"""Crisscrossed Captions: graded similarity of captions and images, within and across modalities (parekh2021cxc)."""
+"""Crisscrossed Captions (CxC): graded similarity of captions and images, within and across modalities (parekh2021cxc)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from crossmatch.benchmarks.coco import caption_id, collection, image_id, table, without_invalid
-from crossmatch.core.arrays import FloatArray, IdArray
-from crossmatch.core.benchmark import Benchmark, Count, Retrieval
-from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.judgements import Judgements
-from crossmatch.core.pairs import Similarity
-from crossmatch.core.places import data_folder
+from crossmatch.benchmarks.coco import coco_collection, drop_invalid, parse_caption_id, parse_image_id, read_official_table
+from crossmatch.data.arrays import FloatArray, IdArray
+from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.collection import Collection
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.paths import data_folder
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.similarity import Similarity
 
 LICENCE = "free for any purpose; acknowledge Google LLC"
 
-# For each task: its columns, how their names become ids, the kind of its pairs, and the grade from which a pair is a positive
+# For each task: its columns, the parsers of their ids, the kind of its pairs, and the lowest grade of a positive
 # (parekh2021cxc, sec. 3).
 TASKS = {
-    "sts": (("caption1", "caption2"), (caption_id, caption_id), "caption-caption", 3.0),
-    "sis": (("image1", "image2"), (image_id, image_id), "image-image", 2.5),
-    "sits": (("caption", "image"), (caption_id, image_id), "image-caption", 3.0),
+    "sts": (("caption1", "caption2"), (parse_caption_id, parse_caption_id), "caption-caption", 3.0),
+    "sis": (("image1", "image2"), (parse_image_id, parse_image_id), "image-image", 2.5),
+    "sits": (("caption", "image"), (parse_caption_id, parse_image_id), "image-caption", 3.0),
 }
 
 
 @cache
-def ratings(task: str, split: str, root: Path) -> tuple[IdArray, IdArray, FloatArray]:
-    """The two ids and the mean rating, 0 to 5, of every rated pair."""
+def read_ratings(task: str, split: str, root: Path) -> tuple[IdArray, IdArray, FloatArray]:
+    """Read the two ids and the mean rating, 0 to 5, of every rated pair."""
     if split not in ("val", "test"):
-        raise WrongWords(f"CxC has no split {split!r}; take val or test.")
-    columns, names, *_ = TASKS[task]
-    rows = list(table(f"cxc/{task}_{split}.csv", (*columns, "agg_score", "sampling_method")))
+        raise UsageError(f"CxC has no split {split!r}. Choose val or test.")
+    columns, id_parsers, *_ = TASKS[task]
+    rows = list(read_official_table(f"cxc/{task}_{split}.csv", (*columns, "agg_score", "sampling_method")))
     try:
         grades = np.asarray([row[2] for row in rows], dtype=np.float64)
     except ValueError as error:
         raise CrossmatchError(
-            f"cxc/{task}_{split}.csv holds a rating that is no number ({error}). Run `crossmatch data verify cxc`."
+            f"cxc/{task}_{split}.csv holds a rating that is not a number ({error}). Run `crossmatch data verify cxc`."
         ) from None
-    first, second = (np.asarray([name(row[n]) for row in rows]) for n, name in enumerate(names))
+    first, second = (np.asarray([parse(row[n]) for row in rows]) for n, parse in enumerate(id_parsers))
     return first, second, grades
 
 
-def judged(held: Collection, task: str, split: str) -> Judgements:
-    """The ratings of a task: captions or images as rows and columns; of a caption and an image, the image is the row."""
+def cxc_judgements(collection: Collection, task: str, split: str) -> Judgements:
+    """Return the ratings of a task as judgements. In image-caption pairs the image is the row."""
     *_, kind, positive = TASKS[task]
-    first, second, grades = ratings(task, split, data_folder())
+    first, second, grades = read_ratings(task, split, data_folder())
     if kind == "image-caption":
         first, second = second, first
-    sides = {"image": held.image_positions, "caption": held.caption_positions}
-    a, b = kind.split("-")
-    shape = len(held.ids(a)), len(held.ids(b))
-    return Judgements(task, sides[a](first), sides[b](second), grades, shape, positive, kind=kind)
+    positions = {"image": collection.image_positions, "caption": collection.caption_positions}
+    row_side, column_side = kind.split("-")
+    shape = len(collection.ids(row_side)), len(collection.ids(column_side))
+    return Judgements(task, positions[row_side](first), positions[column_side](second), grades, shape, positive, kind=kind)
 
 
-def both_ways(said: Judgements) -> Judgements:
-    """Every pair from either side: its rating, or the mean of the two where both orders were rated."""
-    a, b = np.minimum(said.rows, said.columns), np.maximum(said.rows, said.columns)
-    key, member = np.unique(a * said.shape[0] + b, return_inverse=True)
-    grades = np.round(np.bincount(member.ravel(), said.grades) / np.bincount(member.ravel()), 3)  # ratings have two decimals
-    low, high = np.divmod(key, said.shape[0])
-    return Judgements(
-        said.source, np.concatenate([low, high]), np.concatenate([high, low]), np.tile(grades, 2), said.shape, said.positive,
-        kind=said.kind,
+def symmetrise(judgements: Judgements) -> Judgements:
+    """List every pair in both orders, with its rating, or with the mean of two where both orders were rated."""
+    a, b = np.minimum(judgements.rows, judgements.columns), np.maximum(judgements.rows, judgements.columns)
+    key, member = np.unique(a * judgements.shape[0] + b, return_inverse=True)
+    grades = np.round(np.bincount(member.ravel(), judgements.grades) / np.bincount(member.ravel()), 3)  # ratings have two decimals
+    low, high = np.divmod(key, judgements.shape[0])
+    return replace(
+        judgements, rows=np.concatenate([low, high]), columns=np.concatenate([high, low]), grades=np.tile(grades, 2)
     )  # fmt: skip
 
 
-def with_co_captions(held: Collection, said: Judgements) -> Judgements:
-    """The same, and every two captions of one image as positives, however they were rated."""
-    owner = held.owners()
+def add_co_captions(collection: Collection, judgements: Judgements) -> Judgements:
+    """Add all pairs of captions of one image as positives, whatever their rating."""
+    owner = collection.caption_owners()
     by_image = np.argsort(owner, kind="stable")
-    start = np.searchsorted(owner[by_image], np.arange(held.shape[0] + 1))
+    start = np.searchsorted(owner[by_image], np.arange(collection.shape[0] + 1))
     pairs = [
-        (a, b) for n in range(held.shape[0]) for a in by_image[start[n] : start[n + 1]] for b in by_image[start[n] : start[n + 1]]
+        (a, b)
+        for n in range(collection.shape[0])
+        for a in by_image[start[n] : start[n + 1]]
+        for b in by_image[start[n] : start[n + 1]]
     ]
     rows, columns = np.asarray([pair for pair in pairs if pair[0] != pair[1]]).T
-    rest = owner[said.rows] != owner[said.columns]
-    return Judgements(
-        said.source, np.concatenate([rows, said.rows[rest]]), np.concatenate([columns, said.columns[rest]]),
-        np.concatenate([np.full(len(rows), 5.0), said.grades[rest]]), said.shape, said.positive, kind=said.kind,
-    )  # fmt: skip
+    different_image = owner[judgements.rows] != owner[judgements.columns]
+    return replace(
+        judgements,
+        rows=np.concatenate([rows, judgements.rows[different_image]]),
+        columns=np.concatenate([columns, judgements.columns[different_image]]),
+        grades=np.concatenate([np.full(len(rows), 5.0), judgements.grades[different_image]]),
+    )
 
 
 def load(split: str, invalid: str, cocaptions: str) -> Retrieval:
-    """Positives are the pairs rated at least 3 (sits, sts) or 2.5 (sis); on request captions of one image too."""
+    """Load the retrieval tasks. Positives are pairs rated at least 3 (sits, sts) or 2.5 (sis).
+
+    `cocaptions`: "rated" treats two captions of one image like other pairs; "all" makes all of them positives.
+    """
     if cocaptions not in ("rated", "all"):
-        raise WrongWords(f"cocaptions is {cocaptions!r}; rated (if rated at least 3) or all was expected.")
-    held = collection(split)
-    sts = both_ways(judged(held, "sts", split))
-    found = {
-        "sits": judged(held, "sits", split),
-        "sts": sts if cocaptions == "rated" else with_co_captions(held, sts),
-        "sis": both_ways(judged(held, "sis", split)),
+        raise UsageError(f"cocaptions must be rated or all (got {cocaptions!r}).")
+    collection = coco_collection(split)
+    sts = symmetrise(cxc_judgements(collection, "sts", split))
+    judgements = {
+        "sits": cxc_judgements(collection, "sits", split),
+        "sts": sts if cocaptions == "rated" else add_co_captions(collection, sts),
+        "sis": symmetrise(cxc_judgements(collection, "sis", split)),
     }
-    return Retrieval(held, {name: without_invalid(held, said, invalid) for name, said in found.items()})
+    return Retrieval(collection, {name: drop_invalid(collection, judged, invalid) for name, judged in judgements.items()})
 
 
-def similarity(task: str, query: dict[str, str]):  # type: ignore[no-untyped-def]
-    """The loader of a task; `query` maps what a user may call the query to the direction of its pairs."""
+def similarity_loader(task: str, directions: dict[str, str]) -> Callable[..., Similarity]:
+    """Return the loader of a similarity task; `directions` maps each value of the option `query` to a direction."""
 
     def load_pairs(split: str, **options: str) -> Similarity:
-        held = collection(split)
-        said, chosen = judged(held, task, split), options["query"]
-        if chosen not in query:
-            raise WrongWords(f"query is {chosen!r}; one of {', '.join(query)} was expected.")
-        if chosen == "second":
-            said = Judgements(
-                said.source, said.columns, said.rows, said.grades, said.shape, said.positive, kind=said.kind
-            )  # fmt: skip
-        return Similarity(held, said, query[chosen])
+        collection = coco_collection(split)
+        judgements, query_side = cxc_judgements(collection, task, split), options["query"]
+        if query_side not in directions:
+            raise UsageError(f"query must be one of {', '.join(directions)} (got {query_side!r}).")
+        if query_side == "second":
+            judgements = replace(judgements, rows=judgements.columns, columns=judgements.rows)
+        return Similarity(collection, judgements, directions[query_side])
 
     return load_pairs
 
 
 CXC = Benchmark(
     name="cxc",
-    about="Crisscrossed Captions: retrieval in four directions by people's ratings",
-    load=load,
+    description="Crisscrossed Captions: retrieval in four directions by people's ratings",
+    loader=load,
     metrics=("hit@1", "hit@5", "hit@10", "median-rank"),
     directions=("i2t", "t2i", "t2t", "i2i"),
     options={"split": "test", "invalid": "keep", "cocaptions": "rated"},
-    expect={"t2i/sits": Count(24_972, 35_585)},
+    expected_counts={"t2i/sits": ExpectedCount(24_972, 35_585)},
     licence=LICENCE,
     cite="parekh2021cxc",
 )
 
-CORRELATION = ("bootstrap-spearman",)
-
-CXC_STS = Benchmark(
-    name="cxc-sts",
-    about="CxC, similarity of two captions, 0 to 5: correlation with people",
-    load=similarity("sts", {"first": "t2t", "second": "t2t"}),
-    metrics=CORRELATION,
-    directions=("t2t",),
-    options={"split": "test", "query": "first"},
-    expect={"": Count(25_000, 44_045)},
-    licence=LICENCE,
-    cite="parekh2021cxc",
-)
-
-CXC_SIS = Benchmark(
-    name="cxc-sis",
-    about="CxC, similarity of two images, 0 to 5: correlation with people",
-    load=similarity("sis", {"first": "i2i", "second": "i2i"}),
-    metrics=CORRELATION,
-    directions=("i2i",),
-    options={"split": "test", "query": "first"},
-    expect={"": Count(4_989, 46_719)},
-    licence=LICENCE,
-    cite="parekh2021cxc",
-)
-
-CXC_SITS = Benchmark(
-    name="cxc-sits",
-    about="CxC, fit of an image and a caption, 0 to 5: correlation with people",
-    load=similarity("sits", {"image": "i2t", "caption": "t2i"}),
-    metrics=CORRELATION,
-    directions=("i2t",),
-    options={"split": "test", "query": "image"},
-    expect={"": Count(5_000, 44_833)},
-    licence=LICENCE,
-    cite="parekh2021cxc",
+CXC_STS, CXC_SIS, CXC_SITS = (
+    Benchmark(
+        name=f"cxc-{task}",
+        description=f"CxC, {subject}, 0 to 5: correlation with people",
+        loader=similarity_loader(task, directions),
+        metrics=("bootstrap-spearman",),
+        directions=(next(iter(directions.values())),),
+        options={"split": "test", "query": next(iter(directions))},
+        expected_counts={"": expected},
+        licence=LICENCE,
+        cite="parekh2021cxc",
+    )
+    for task, subject, directions, expected in (
+        ("sts", "similarity of two captions", {"first": "t2t", "second": "t2t"}, ExpectedCount(25_000, 44_045)),
+        ("sis", "similarity of two images", {"first": "i2i", "second": "i2i"}, ExpectedCount(4_989, 46_719)),
+        ("sits", "fit of an image and a caption", {"image": "i2t", "caption": "t2i"}, ExpectedCount(5_000, 44_833)),
+    )
 )

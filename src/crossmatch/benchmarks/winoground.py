@@ -1,18 +1,26 @@
-"""Winoground: two images and two captions of the same words in another order (thrush2022winoground)."""
+"""Winoground: two images, and two captions with equal words in different order (thrush2022winoground)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossmatch.benchmarks.data_sets import need
-from crossmatch.benchmarks.formats.gathered import Pictures, Stored, decoded
-from crossmatch.benchmarks.formats.trial_shards import has_shards, shard_rows
-from crossmatch.benchmarks.formats.trials import NoPictures, as_trials, columns_of, offer_of, pictures_of, read_records
-from crossmatch.core.benchmark import Benchmark, Count
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.places import data_folder
-from crossmatch.core.trials import Trials
+from crossmatch.benchmarks.datasets.data_set_table import require_data_file
+from crossmatch.benchmarks.formats.huggingface import has_shards, read_shard_rows
+from crossmatch.benchmarks.formats.image_caption_records import EncodedImage, ImageOpener
+from crossmatch.benchmarks.formats.image_decoding import decode_image
+from crossmatch.benchmarks.formats.trial_files import (
+    MissingImages,
+    build_trials,
+    find_trial_images,
+    identify_columns,
+    parse_trial,
+    read_records,
+)
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.paths import data_folder
+from crossmatch.data.trials import Trials
 
 PATH = "winoground/examples.jsonl"
 CAPTIONS, IMAGES = ("caption_0", "caption_1"), ("image_0", "image_1")
@@ -21,44 +29,46 @@ HUB = "https://huggingface.co/datasets/facebook/winoground"
 
 
 def load() -> Trials:
-    """Two images and two captions each; the category is what was swapped: object, relation or both.
+    """Load the 2x2 trials; the category is what was swapped: object, relation or both.
 
-    Read are `winoground/examples.jsonl` and the pictures in `winoground/images/`, as the hub has them; where the jsonl is not
-    there, Parquet files of the hub in `winoground/` or `winoground/data/`. An image is called `ex_0_img_0` in either.
+    Reads `winoground/examples.jsonl` and the images in `winoground/images/`, as on the hub. Without the jsonl, reads the Parquet
+    files of the hub in `winoground/` or `winoground/data/`. Image ids have the form `ex_0_img_0` in both cases.
     """
     folder = data_folder() / "winoground"
     shards = has_shards(folder) and not (folder / "examples.jsonl").is_file()
-    stored: dict[str, Stored] = {}
-    records = _in_shards(stored) if shards else read_records(need(PATH))
-    offers = []
+    encoded: dict[str, EncodedImage] = {}
+    records = _read_shard_records(encoded) if shards else read_records(require_data_file(PATH))
+    trials = []
     for n, (record, where) in enumerate(records):
-        absent = next((key for key in ("id", *CAPTIONS, *IMAGES, "collapsed_tag") if key not in record), None)
-        if absent is not None:
-            raise CrossmatchError(f"{where}: trial {record.get('id', n)!r} has no {absent!r}. Take the official file from {HUB}")
-        kept = {key: record[key] for key in ("id", *CAPTIONS, *IMAGES)} | {"category": str(record["collapsed_tag"]).strip().lower()}
-        offers.append(offer_of(kept, columns_of(tuple(kept), where), n, where))
-    how = (
-        f"Winoground's pictures are not in {folder / 'images'}. Accept the licence at {HUB}, and unpack its data/images.zip there; "
-        "or evaluate scores of the trials: -m precomputed:FILE"
+        missing = next((key for key in ("id", *CAPTIONS, *IMAGES, "collapsed_tag") if key not in record), None)
+        if missing is not None:
+            raise CrossmatchError(f"{where}: trial {record.get('id', n)!r} has no {missing!r}. Get the official file from {HUB}")
+        fields = {key: record[key] for key in ("id", *CAPTIONS, *IMAGES)} | {
+            "category": str(record["collapsed_tag"]).strip().lower()
+        }
+        trials.append(parse_trial(fields, identify_columns(tuple(fields), where), n, where))
+    hint = (
+        f"the images of Winoground are not in {folder / 'images'}. Accept the licence at {HUB}, and unpack its data/images.zip "
+        "there; or evaluate precomputed scores of the trials: -m precomputed:FILE"
     )
-    opener: Pictures | NoPictures = Pictures(stored, decoded) if stored else pictures_of(offers, folder, how)
-    return as_trials(offers, (2, 2), opener)
+    opener: ImageOpener | MissingImages = ImageOpener(encoded, decode_image) if encoded else find_trial_images(trials, folder, hint)
+    return build_trials(trials, (2, 2), opener)
 
 
-def _in_shards(stored: dict[str, Stored]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The rows as records of the jsonl, and their pictures put into `stored`."""
-    for row in shard_rows(data_folder() / "winoground", IMAGES, ("id", *CAPTIONS, "collapsed_tag")):
+def _read_shard_records(encoded: dict[str, EncodedImage]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield each row as a record of the jsonl with its place, and add its images to `encoded`."""
+    for row in read_shard_rows(data_folder() / "winoground", IMAGES, ("id", *CAPTIONS, "collapsed_tag")):
         names = [f"ex_{row.texts['id']}_img_{n}" for n in range(2)]
-        stored.update(zip(names, row.images, strict=True))
+        encoded.update(zip(names, row.images, strict=True))
         yield {**row.texts, **dict(zip(IMAGES, names, strict=True))}, row.where
 
 
 WINOGROUND = Benchmark(
     name="winoground",
-    about="Winoground: two images and two captions of the same words in another order",
-    load=load,
+    description="Winoground: two images, and two captions with equal words in different order",
+    loader=load,
     metrics=("text", "image", "group"),
-    expect={"trials": Count(400, 400)},
+    expected_counts={"trials": ExpectedCount(400, 400)},
     licence="Winoground's own, research only; gated",
     cite="thrush2022winoground",
     categories=CATEGORIES,

@@ -1,1 +1,1 @@
-"""Scores of captions against reference captions, equal to coco-caption's, without Java."""
+"""Caption metrics against reference captions, equal to coco-caption's, without Java."""

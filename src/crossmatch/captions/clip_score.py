@@ -1,4 +1,4 @@
-"""CLIPScore and RefCLIPScore: how near the candidate is to the picture, and to a reference, for any model that embeds."""
+"""CLIPScore and RefCLIPScore: similarity of the candidate to the image and to the references, with any embedding model."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crossmatch.captions.corpus import Corpus
-from crossmatch.captions.pictures import Images, picture, written
-from crossmatch.captions.scores import Scores
-from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.progress import track
+from crossmatch.captions.corpus import CaptionCorpus, CaptionScores, ImageSource, open_image
+from crossmatch.data.arrays import FloatArray, IntArray
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.progress import track
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-WEIGHT = 2.5  # w: cosines of CLIP are rarely above 0.4
-PREFIX = "A photo depicts"  # before every text, with a blank between
+WEIGHT = 2.5  # w: CLIP's cosines are rarely above 0.4
+PREFIX = "A photo depicts"  # put before every text, followed by a space
 BATCH = 64
 
 
-class Embedder(Protocol):
-    """Puts pictures and texts into one space."""
+class ImageTextEmbedder(Protocol):
+    """Embeds images and texts in one space."""
 
     def embed_images(self, images: Sequence[Image]) -> ArrayLike: ...
 
@@ -32,104 +30,116 @@ class Embedder(Protocol):
 
 
 def clip_score(
-    corpus: Corpus, *, embedder: Embedder, images: Images, weight: float = WEIGHT, prefix: str = PREFIX, batch: int = BATCH
-) -> tuple[Scores]:
-    """CLIPScore of each candidate, and the mean. References play no part.
+    corpus: CaptionCorpus,
+    *,
+    embedder: ImageTextEmbedder,
+    images: ImageSource,
+    weight: float = WEIGHT,
+    prefix: str = PREFIX,
+    batch: int = BATCH,
+) -> tuple[CaptionScores]:
+    """CLIPScore of each candidate, and the mean over candidates. It ignores the references.
 
         CLIP-S(c, v) = w · max(cos(c, v), 0)
 
-    c is the candidate's embedding, v the picture's. A zero vector has cosine 0. Each distinct text is embedded once.
+    c is the embedding of the candidate, v that of the image. The cosine with a zero vector is 0. Each distinct text is embedded
+    once.
     Source: hessel2021clipscore, sec. 3.
 
-    >>> class Turned:                                                   # a picture at 60° to every text
+    >>> class Turned:                                                   # an image at 60° to every text
     ...     def embed_images(self, images): return [[1.0, 0.0] for _ in images]
     ...     def embed_texts(self, texts): return [[0.5, 0.75**0.5] for _ in texts]
-    >>> corpus = Corpus.of({"7": "a dog"}, {"7": ["the dog"]})
+    >>> corpus = CaptionCorpus.from_texts({"7": "a dog"}, {"7": ["the dog"]})
     >>> clip_score(corpus, embedder=Turned(), images={"7": None})[0].value
     1.25
     """
-    texts, place = _texts(corpus, corpus.candidate, embedder, prefix, batch)
-    return (_scores(_near_picture(corpus, texts[place], embedder, images, weight, batch)),)
+    vectors, text_index = _embed_texts(corpus, corpus.candidate_index, embedder, prefix, batch)
+    return (CaptionScores.from_mean(_clip_scores(corpus, vectors[text_index], embedder, images, weight, batch)),)
 
 
 def ref_clip_score(
-    corpus: Corpus, *, embedder: Embedder, images: Images, weight: float = WEIGHT, prefix: str = PREFIX, batch: int = BATCH
-) -> tuple[Scores]:
-    """RefCLIPScore of each candidate, and the mean.
+    corpus: CaptionCorpus,
+    *,
+    embedder: ImageTextEmbedder,
+    images: ImageSource,
+    weight: float = WEIGHT,
+    prefix: str = PREFIX,
+    batch: int = BATCH,
+) -> tuple[CaptionScores]:
+    """RefCLIPScore of each candidate, and the mean over candidates.
 
         RefCLIP-S(c, R, v) = H-Mean(CLIP-S(c, v), max(max_r cos(c, r), 0))
 
-    The harmonic mean is 0 where either is. Source: hessel2021clipscore, sec. 3.
+    The harmonic mean is 0 if either value is 0. Source: hessel2021clipscore, sec. 3.
 
-    >>> class Turned:                                                   # a picture at 60° to every text
+    >>> class Turned:                                                   # an image at 60° to every text
     ...     def embed_images(self, images): return [[1.0, 0.0] for _ in images]
     ...     def embed_texts(self, texts): return [[0.5, 0.75**0.5] for _ in texts]
-    >>> corpus = Corpus.of({"7": "a dog"}, {"7": ["the dog"]})
+    >>> corpus = CaptionCorpus.from_texts({"7": "a dog"}, {"7": ["the dog"]})
     >>> round(ref_clip_score(corpus, embedder=Turned(), images={"7": None})[0].value, 4)   # 1.25 and 1
     1.1111
     """
-    texts, place = _texts(corpus, np.arange(len(corpus.image)), embedder, prefix, batch)
-    to_picture = _near_picture(corpus, texts[place[corpus.candidate]], embedder, images, weight, batch)
-    own = place[corpus.candidate[corpus.image]]
-    cosine = np.einsum("nd,nd->n", texts[place], texts[own])
-    cosine[corpus.candidate] = 0.0
-    to_reference = np.maximum.reduceat(cosine, corpus.candidate)  # the candidate's place is the zero of max(·, 0)
-    both = to_picture + to_reference
-    return (_scores(2 * to_picture * to_reference / np.where(both > 0, both, 1.0)),)
+    vectors, text_index = _embed_texts(corpus, np.arange(len(corpus.image_index)), embedder, prefix, batch)
+    image_score = _clip_scores(corpus, vectors[text_index[corpus.candidate_index]], embedder, images, weight, batch)
+    candidate_text = text_index[corpus.candidate_index[corpus.image_index]]
+    cosine = np.einsum("nd,nd->n", vectors[text_index], vectors[candidate_text])
+    cosine[corpus.candidate_index] = 0.0  # the zero of max(·, 0)
+    reference_score = np.maximum.reduceat(cosine, corpus.candidate_index)
+    total = image_score + reference_score
+    return (CaptionScores.from_mean(2 * image_score * reference_score / np.where(total > 0, total, 1.0)),)
 
 
-def _near_picture(
-    corpus: Corpus, candidates: FloatArray, embedder: Embedder, images: Images, weight: float, batch: int
+def _clip_scores(
+    corpus: CaptionCorpus, candidates: FloatArray, embedder: ImageTextEmbedder, images: ImageSource, weight: float, batch: int
 ) -> FloatArray:
-    """CLIP-S of each candidate. Pictures are opened batch by batch."""
+    """CLIP-S of each candidate. Images are opened batch by batch."""
     if not (weight > 0 and np.isfinite(weight)):
-        raise WrongWords(f"the weight is {weight}; a positive number was expected (CLIPScore has {WEIGHT}).")
-    names = [str(name) for name in corpus.ids]
-    pictures = _unit(
-        _embedded(lambda at: embedder.embed_images([picture(images, n) for n in names[at]]), len(names), batch, "pictures")
+        raise UsageError(f"clip-score: weight must be a positive number, got {weight} (the paper uses {WEIGHT}).")
+    ids = [str(image_id) for image_id in corpus.ids]
+    image_vectors = _unit(
+        _embed_batches(lambda part: embedder.embed_images([open_image(images, i) for i in ids[part]]), len(ids), batch, "images")
     )
-    if pictures.shape[1] != candidates.shape[1]:
+    if image_vectors.shape[1] != candidates.shape[1]:
         raise CrossmatchError(
-            f"pictures have {pictures.shape[1]} dimensions and texts {candidates.shape[1]}; one space was expected. Give a "
-            "model that embeds both."
+            f"The model embeds images in {image_vectors.shape[1]} dimensions and texts in {candidates.shape[1]}. "
+            "Use a model that embeds both in one space."
         )
-    return np.asarray(weight * np.maximum(0.0, np.einsum("nd,nd->n", pictures, candidates)))
+    return np.asarray(weight * np.maximum(0.0, np.einsum("nd,nd->n", image_vectors, candidates)))
 
 
-def _texts(corpus: Corpus, which: IntArray, embedder: Embedder, prefix: str, batch: int) -> tuple[FloatArray, IntArray]:
-    """Unit vectors of the distinct texts among these captions, and of each caption its place among them."""
-    captions = written(corpus)
-    number: dict[str, int] = {}
-    before = f"{prefix.strip()} " if prefix.strip() else ""
-    place = np.array([number.setdefault(before + captions[n], len(number)) for n in which.tolist()], dtype=np.int64)
-    texts = list(number)
-    return _unit(_embedded(lambda at: embedder.embed_texts(texts[at]), len(texts), batch, "texts")), place
+def _embed_texts(
+    corpus: CaptionCorpus, caption_index: IntArray, embedder: ImageTextEmbedder, prefix: str, batch: int
+) -> tuple[FloatArray, IntArray]:
+    """Unit vectors of the distinct texts among these captions, and the index of each caption's text."""
+    captions = corpus.original_captions()
+    numbers: dict[str, int] = {}
+    start = f"{prefix.strip()} " if prefix.strip() else ""
+    index = np.array([numbers.setdefault(start + captions[n], len(numbers)) for n in caption_index.tolist()], dtype=np.int64)
+    texts = list(numbers)
+    return _unit(_embed_batches(lambda part: embedder.embed_texts(texts[part]), len(texts), batch, "texts")), index
 
 
-def _embedded(embed: Callable[[slice], ArrayLike], count: int, batch: int, what: str) -> FloatArray:
-    parts: list[Any] = []
-    for first in track(range(0, count, batch), f"embedding {what}"):
-        at = slice(first, min(first + batch, count))
-        part = np.asarray(embed(at), dtype=np.float64)
-        if part.ndim != 2 or len(part) != at.stop - at.start or (parts and part.shape[1] != parts[0].shape[1]):
+def _embed_batches(embed: Callable[[slice], ArrayLike], count: int, batch: int, kind: str) -> FloatArray:
+    batches: list[Any] = []
+    for first in track(range(0, count, batch), f"embedding {kind}"):
+        part = slice(first, min(first + batch, count))
+        size = part.stop - part.start
+        vectors = np.asarray(embed(part), dtype=np.float64)
+        if vectors.ndim != 2 or len(vectors) != size or (batches and vectors.shape[1] != batches[0].shape[1]):
             raise CrossmatchError(
-                f"{at.stop - at.start} {what} gave embeddings of shape {part.shape}; one row for each, as long as "
-                "the others, was expected. Mend the model."
+                f"Expected embeddings of shape ({size}, d) for {size} {kind}, with the same d in every batch, got {vectors.shape}. "
+                "Correct the model."
             )
-        if not np.isfinite(part).all():
-            bad = first + int((~np.isfinite(part)).any(axis=1).argmax())
-            raise CrossmatchError(f"the embedding of number {bad} of the {what} has NaN or infinity. Mend the model.")
-        parts.append(part)
-    return np.concatenate(parts)
+        if not np.isfinite(vectors).all():
+            bad = first + int((~np.isfinite(vectors)).any(axis=1).argmax())
+            raise CrossmatchError(f"The embedding of number {bad} of the {kind} has NaN or infinity. Correct the model.")
+        batches.append(vectors)
+    return np.concatenate(batches)
 
 
 def _unit(vectors: FloatArray) -> FloatArray:
-    """Vectors of length one; zero ones stay zero. No square overflows or underflows."""
+    """Vectors scaled to length one; zero vectors stay zero. Scaling first avoids overflow and underflow."""
     scale = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
     scaled = vectors / np.where(scale > 0, scale, 1.0)
     length = np.linalg.norm(scaled, axis=1, keepdims=True)
     return np.asarray(scaled / np.where(length > 0, length, 1.0))
-
-
-def _scores(values: FloatArray) -> Scores:
-    return Scores(float(values.mean()), values)

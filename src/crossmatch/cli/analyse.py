@@ -1,124 +1,173 @@
-"""`crossmatch analyse`: what is behind the numbers of forced choices."""
+"""`crossmatch analyse`: look behind the numbers of results and benchmarks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from crossmatch.cli.folders import FOLDER
-from crossmatch.core.errors import WrongWords
+from crossmatch.cli.base import FILE, FOLDER, JSON, SIZE, SPLIT, Group, split_names, without_none
+from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.core.result import Result
-    from crossmatch.report.analysis_page import Panel
+    from crossmatch.report.pages import Panel
     from crossmatch.report.tables import Table
 
-SIZE = click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
-SPLIT = click.option("--split", help="Split of the data, where the task has several.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON on standard output.")
-FILE = click.Path(path_type=Path, dir_okay=False)
-OUTPUT = click.option("-o", "--output", type=FILE, help="Write a page (.html) or the pictures alone (.png, .svg, .pdf).")
+OUTPUT = click.option("-o", "--output", type=FILE, help="Write a page (.html) or only the plots (.png, .svg, .pdf).")
+SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random draws.")
 
 
-@click.group()
+@click.group(cls=Group)
 def analyse() -> None:
-    """Look behind the numbers of forced choices."""
+    """Analyse results, metrics and benchmarks."""
+
+
+@analyse.command("correlate")
+@click.argument("results", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--published", is_flag=True, help="Use the 25 models of the ECCV Caption paper instead of your results.")
+@click.option("--by-direction", is_flag=True, help="Keep i2t and t2i separate instead of averaging them.")
+@click.option("--by-category", is_flag=True, help="Also treat each category of trials as a metric.")
+@click.option("--metrics", help="Only these metrics, separated by commas, such as hit@1,map@r.")
+@click.option("--pairs", is_flag=True, help="Print one line per pair of metrics, with interval and p, instead of the matrix.")
+@click.option("--samples", type=click.IntRange(2), default=10_000, show_default=True, help="Bootstrap samples for the intervals.")
+@SEED
+@click.option("-o", "--output", type=FILE, help="Draw a heat map (.png, .svg or .pdf).")
+@JSON
+def correlate(results: tuple[Path, ...], published: bool, by_direction: bool, by_category: bool, metrics: str | None, pairs: bool,
+              samples: int, seed: int, output: Path | None, as_json: bool) -> None:  # fmt: skip
+    """Show which metrics agree on which model is better.
+
+    The agreement is Kendall's tau-b between two metrics over the models.
+    """
+    if published == bool(results):
+        raise UsageError("name folders of results, or --published, but not both. For both, run the command twice.")
+    from crossmatch.data.result import load_results
+    from crossmatch.report.analysis import metric_correlation
+    from crossmatch.report.pages import require_figure_suffix
+    from crossmatch.report.tables import format_table
+
+    if published and (by_direction or by_category):
+        option = "--by-direction" if by_direction else "--by-category"
+        raise UsageError(f"{option} works only with your own results; the published values are means over directions.")
+    if output:
+        require_figure_suffix(output)
+    if published:
+        scoreboard = metric_correlation.published_scoreboard()
+    else:
+        scoreboard = metric_correlation.build_scoreboard(load_results(list(results)), not by_direction, by_category)
+    if metrics:
+        scoreboard = scoreboard.with_metrics(split_names(metrics))
+    correlation = metric_correlation.correlate_metrics(scoreboard, samples if pairs or as_json else 0, seed)
+    if as_json:
+        click.echo(json.dumps(metric_correlation.correlation_rows(correlation), indent=1, allow_nan=False))
+    else:
+        table = metric_correlation.pairs_table(correlation) if pairs else metric_correlation.correlation_table(correlation)
+        click.echo(format_table(table))
+    if output:
+        click.echo(f"saved {metric_correlation.write_heat_map(correlation, output)}", err=True)
 
 
 @analyse.command("references")
-@click.option("-t", "--task", required=True, help="A task of one caption each, such as bison or diorama/bison.")
-@click.option("-m", "--scores", default="overlap,rouge-1,tfidf", show_default=True,
+@click.option("-t", "--task", required=True, help="A task with one caption per trial, such as bison or diorama/bison.")
+@click.option("-m", "--scores", multiple=True, default=("overlap,rouge-1,tfidf",), show_default=True,
               help="Caption scores or text encoders, separated by commas.")  # fmt: skip
-@click.option("--partial", is_flag=True, help="Leave out trials for whose images no captions are known.")
+@click.option("--partial", is_flag=True, help="Skip trials whose images have no captions.")
 @SIZE
 @SPLIT
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the draw of references.")
-@click.option("--published", is_flag=True, help="Show published results of the same task in a table of its own.")
+@SEED
+@click.option("--published", is_flag=True, help="Also show published results of the same task, in a separate table.")
 @click.option("-o", "--output", type=FOLDER, help="Save the results in this folder.")
 @JSON
-def references(task: str, scores: str, partial: bool, size: str | None, split: str | None, seed: int, published: bool,
+def references(task: str, scores: tuple[str, ...], partial: bool, size: str | None, split: str | None, seed: int, published: bool,
                output: Path | None, as_json: bool) -> None:  # fmt: skip
-    """How often a caption score finds the right image by people's captions of both (BISON, section 6)."""
-    from crossmatch.benchmarks import load_data
-    from crossmatch.core.result import save
-    from crossmatch.models.references import references_model
-    from crossmatch.report.published import beside
-    from crossmatch.report.tables import results_table
-    from crossmatch.run import evaluate
+    """Measure how well text alone finds the right image (BISON).
 
-    models = [references_model(name.strip(), seed) for name in scores.split(",") if name.strip()]
+    A caption score compares the query with the captions of each image (BISON, section 6).
+    """
+    from crossmatch.benchmarks import load_benchmark_data
+    from crossmatch.data.result import save_result
+    from crossmatch.evaluation.evaluate import evaluate
+    from crossmatch.models.baselines.reference_captions import make_reference_chooser
+    from crossmatch.report.published_results import tables_with_published
+    from crossmatch.report.tables import result_tables
+
+    models = [make_reference_chooser(name, seed) for name in split_names(scores)]
     if not models:
-        raise WrongWords("no caption score was named. Name some: -m overlap,tfidf")
-    options: dict[str, Any] = _given(size=size, split=split)
-    data = load_data(task, **options)
-    mark = f":{seed}" if seed else ""
+        raise UsageError("-m names no caption score. Name some: -m overlap,tfidf")
+    options = without_none(size=size, split=split)
+    data = load_benchmark_data(task, **options)
+    seed_suffix = f":{seed}" if seed else ""
     results = [
-        evaluate(model, task, name=f"references:{model.name}{mark}", data=data, partial=partial, **options) for model in models
+        evaluate(model, task, name=f"references:{model.name}{seed_suffix}", data=data, partial=partial, **options)
+        for model in models
     ]
-    tables = [*results_table(results), *(beside(results) if published and not as_json else ())]
-    saved = [save(result, output) for result in results] if output else []
     if as_json:
-        click.echo(json.dumps({r.model: r.as_json() for r in results}, indent=1))
+        click.echo(json.dumps({result.model: result.as_json() for result in results}, indent=1))
     else:
-        _print(tables)
-    if saved:
-        click.echo(f"saved {', '.join(map(str, saved))}", err=True)
+        _print_tables([*result_tables(results), *(tables_with_published(results) if published else ())])
+    if output:
+        click.echo(f"saved {', '.join(str(save_result(result, output)) for result in results)}", err=True)
 
 
 @analyse.command("statistics")
-@click.option("-t", "--task", required=True, help="Any task (see `tasks`).")
-@click.option("--source", help="What its captions were taken from: a task, collection:FOLDER, a file of captions, or references "
+@click.option("-t", "--task", required=True, help="Any task (`crossmatch list tasks`).")
+@click.option("--source", help="Where its captions come from: a task, collection:FOLDER, a file of captions, or references "
               "(the captions of its own images).")  # fmt: skip
 @SIZE
 @SPLIT
 @OUTPUT
 @JSON
 def statistics(task: str, source: str | None, size: str | None, split: str | None, output: Path | None, as_json: bool) -> None:
-    """Examples, images, captions, their lengths, parts of speech and vocabulary (BISON, Table 2 and Figure 6)."""
-    from crossmatch.report import statistics as analysis
+    """Count images, captions, words and parts of speech (BISON).
 
-    _require_file(output)
-    found = analysis.compare_statistics(task, source, **_given(size=size, split=split))
-    table = analysis.statistics_table(found)
+    The counts are those of BISON, Table 2.
+    """
+    from crossmatch.report.analysis import caption_statistics_comparison
+    from crossmatch.report.analysis.plots import statistics_panels
+
+    _require_writable_kind(output)
+    compared = caption_statistics_comparison.compare_statistics(task, source, **without_none(size=size, split=split))
+    table = caption_statistics_comparison.statistics_table(compared)
     if as_json:
-        click.echo(json.dumps(analysis.as_json(found), indent=1, allow_nan=False))
+        click.echo(json.dumps(caption_statistics_comparison.statistics_json(compared), indent=1, allow_nan=False))
     else:
-        _print([table])
+        _print_tables([table])
     if output:
-        from crossmatch.report.analysis_plots import statistics_panels
-
-        _write(output, " against ".join(d.name for d in found.both), [table], statistics_panels(found))
+        _write_page(output, " and ".join(described.name for described in compared.sets), [table], statistics_panels(compared))
 
 
 @analyse.command("scores")
 @click.argument("result", type=FILE)
 @click.option("--by", "files", type=FILE, multiple=True,
-              help="A csv with trial_id (or image_id, of the positive image) and one or more columns of scores. "
+              help="A csv with trial_id (or image_id, of the positive image) and columns of scores. "
               "[default: the model's own margin and confidence]")  # fmt: skip
-@click.option("--metric", "name", help="What counts as right: accuracy, group, i2t, t2i, …  [default: accuracy, or group]")
-@click.option("--partial", is_flag=True, help="Leave out trials without a score.")
+@click.option("--metric", help="What counts as right: accuracy, group, i2t, t2i, …  [default: accuracy, or group]")
+@click.option("--partial", is_flag=True, help="Skip trials without a score.")
 @OUTPUT
 @JSON
-def scores(result: Path, files: tuple[Path, ...], name: str | None, partial: bool, output: Path | None, as_json: bool) -> None:
-    """Has another score to do with what a model gets right? Its distribution over right and wrong trials (BISON, Figure 8)."""
-    from crossmatch.report import distribution as analysis
+def scores(result: Path, files: tuple[Path, ...], metric: str | None, partial: bool, output: Path | None, as_json: bool) -> None:
+    """Compare a score between correct and wrong trials (BISON).
 
-    _require_file(output)
-    (held,) = _results([result])
-    found = analysis.apart(held, analysis.read_all_scores(files, held) if files else None, name, partial=partial)
-    table = analysis.apart_table(held, found)
+    The plot is that of BISON, Figure 8.
+    """
+    from crossmatch.data.result import load_results
+    from crossmatch.report.analysis import score_distribution
+    from crossmatch.report.analysis.plots import split_panels
+
+    _require_writable_kind(output)
+    (loaded,) = load_results([result])
+    external_scores = score_distribution.read_all_scores(files, loaded) if files else None
+    distributions = score_distribution.split_scores(loaded, external_scores, metric, partial=partial)
+    table = score_distribution.split_table(loaded, distributions)
     if as_json:
-        click.echo(json.dumps(analysis.as_rows(found), indent=1, allow_nan=False))
+        click.echo(json.dumps(score_distribution.split_rows(distributions), indent=1, allow_nan=False))
     else:
-        _print([table])
+        _print_tables([table])
     if output:
-        from crossmatch.report.analysis_plots import apart_panels
-
-        _write(output, table.title, [table], apart_panels(found))
+        _write_page(output, table.title, [table], split_panels(distributions))
 
 
 @analyse.command("gap")
@@ -126,48 +175,37 @@ def scores(result: Path, files: tuple[Path, ...], name: str | None, partial: boo
 @OUTPUT
 @JSON
 def gap(results: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
-    """Which direction and category is harder, and do SugarCrepe and BiVLC rank models alike? (BiVLC, findings 1 to 3)"""
-    from crossmatch.report import gap_tables as analysis
-    from crossmatch.report.gap import gap as find
+    """Compare i2t with t2i: difficulty and order of models (BiVLC)."""
+    from crossmatch.data.result import load_results
+    from crossmatch.report.analysis import direction_gap
+    from crossmatch.report.analysis.plots import direction_panels
 
-    _require_file(output)
-    found = find(_results(list(results)))
-    tables = analysis.gap_tables(found)
+    _require_writable_kind(output)
+    gaps = direction_gap.analyse_directions(load_results(list(results)))
+    tables = direction_gap.direction_analysis_tables(gaps)
     if as_json:
-        click.echo(json.dumps(analysis.as_json(found), indent=1, allow_nan=False))
+        click.echo(json.dumps(direction_gap.direction_analysis_json(gaps), indent=1, allow_nan=False))
     else:
-        _print(tables)
+        _print_tables(tables)
     if output:
-        from crossmatch.report.analysis_plots import gap_panels
-
-        _write(output, "Directions, categories and ranks", tables, gap_panels(found))
+        _write_page(output, "Directions, categories and ranks", tables, direction_panels(gaps))
 
 
-def _given(**options: str | None) -> dict[str, str]:
-    return {key: value for key, value in options.items() if value is not None}
-
-
-def _results(paths: list[Path]) -> list[Result]:
-    from crossmatch.core.result import load_all
-
-    return load_all(paths)
-
-
-def _require_file(output: Path | None) -> None:
-    """Before any work: a name that cannot be written to is no reason to lose it."""
+def _require_writable_kind(output: Path | None) -> None:
+    """Refuse an unknown file ending before any work is done."""
     if output is not None:
-        from crossmatch.report.analysis_page import require_file
+        from crossmatch.report.pages import require_output_suffix
 
-        require_file(output)
-
-
-def _print(tables: Sequence[Table]) -> None:
-    from crossmatch.report.tables import as_text
-
-    click.echo("\n\n".join(map(as_text, tables)))
+        require_output_suffix(output)
 
 
-def _write(output: Path, title: str, tables: Sequence[Table], panels: Sequence[Panel]) -> None:
-    from crossmatch.report.analysis_page import write
+def _print_tables(tables: Sequence[Table]) -> None:
+    from crossmatch.report.tables import format_table
 
-    click.echo(f"wrote {write(output, title, tables, panels)}", err=True)
+    click.echo("\n\n".join(map(format_table, tables)))
+
+
+def _write_page(output: Path, title: str, tables: Sequence[Table], panels: Sequence[Panel]) -> None:
+    from crossmatch.report.pages import write_analysis
+
+    click.echo(f"saved {write_analysis(output, title, tables, panels)}", err=True)

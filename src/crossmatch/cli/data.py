@@ -1,165 +1,166 @@
-"""`crossmatch data`: what data sets there are, bring one here, and check what is here."""
+"""`crossmatch data`: get data sets and verify them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.files import Checked, Counted, DataSet
-from crossmatch.core.places import data_folder
+from crossmatch.cli.base import JSON, Group
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.dataset_files import CountState, DataSet, FileState
+from crossmatch.data.io.paths import data_folder
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+if TYPE_CHECKING:
+    from crossmatch.report.tables import Table
 
 
-@click.group()
+@click.group(cls=Group)
 def data() -> None:
-    """List, get and verify data sets. They live in $CROSSMATCH_DATA, or else in the cache folder."""
+    """Get and verify data sets.
 
-
-@data.command("list")
-@AS_JSON
-def list_command(as_json: bool) -> None:
-    """List the data sets: what is here, how large, under which licence, and which tasks need it."""
-    from crossmatch.benchmarks.data_sets import data_sets
-
-    found = [_listed(data_set, data_folder()) for data_set in data_sets()]
-    click.echo(json.dumps(found, indent=1) if as_json else _list_table(found))
+    They live in $CROSSMATCH_DATA, or in the cache folder.
+    """
 
 
 @data.command("get")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--from", "source", type=click.Path(path_type=Path), metavar="DIR",
-              help="Take files that are already in this folder; nothing is downloaded.")  # fmt: skip
+              help="Use files of this folder; nothing is downloaded.")  # fmt: skip
 @click.option("--link", is_flag=True, help="With --from: link to the files instead of copying them.")
-@click.option("--optional", is_flag=True, help="The optional files too.")
+@click.option("--optional", is_flag=True, help="Also get the optional files.")
 def get_command(names: tuple[str, ...], source: Path | None, link: bool, optional: bool) -> None:
-    """Bring data sets into the data folder, from their official source or with --from DIR. Every file's sha256 is checked."""
-    from crossmatch.benchmarks.data_sets import data_sets, named
-    from crossmatch.core.obtain import get
+    """Download data sets, or copy them with --from, and check each sha256."""
+    from crossmatch.benchmarks.datasets.data_set_table import find_data_set, list_data_sets
+    from crossmatch.data.io.dataset_install import install_data_set
 
     if link and source is None:
-        raise WrongWords("--link needs --from DIR: it links to files that are already there.")
+        raise UsageError("--link needs --from DIR, the folder with the files to link to.")
     if source is not None and not source.is_dir():
-        raise WrongWords(f"{source} is not a folder. Name the folder that holds the files.")
-    for data_set in [named(name) for name in names]:
-        get(data_set, data_sets(), data_folder(), source=source, link=link, optional=optional, say=click.echo)
+        raise UsageError(f"--from: {source} is not a folder. Name the folder with the files.")
+    for data_set in [find_data_set(name) for name in names]:
+        install_data_set(data_set, list_data_sets(), data_folder(), source=source, link=link, optional=optional, report=click.echo)
 
 
 @data.command("verify")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@AS_JSON
+@JSON
 def verify_command(names: tuple[str, ...], as_json: bool) -> None:
-    """Check the sha256 of every file and the counts that must come out. Without NAME: of every data set that has a file here."""
-    from crossmatch.benchmarks.data_sets import data_sets, named
-    from crossmatch.core.files import glance, verify
+    """Check hashes and counts of data sets.
 
-    root, known = data_folder(), data_sets()
-    chosen = [named(name) for name in names] or [d for d in known if any(seen.place for seen in glance(d, root))]
-    found = {data_set.name: verify(data_set, known, root) for data_set in chosen}
+    Without NAME, all data sets that are present are checked.
+    """
+    from crossmatch.benchmarks.datasets.data_set_table import find_data_set, list_data_sets
+    from crossmatch.data.io.dataset_files import check_sizes, verify_data_set
+    from crossmatch.report.tables import format_table
+
+    root, available = data_folder(), list_data_sets()
+    chosen = [find_data_set(name) for name in names] or [d for d in available if any(file.path for file in check_sizes(d, root))]
+    checks = {data_set.name: verify_data_set(data_set, available, root) for data_set in chosen}
     if as_json:
-        click.echo(json.dumps({name: _verdict(*seen) for name, seen in found.items()}, indent=1))
+        click.echo(json.dumps({name: _verification_facts(*check) for name, check in checks.items()}, indent=1))
     else:
-        click.echo("\n\n".join(_verify_table(name, *seen) for name, seen in found.items()) or f"there are no data in {root}.")
-    bad = [(name, line) for name, seen in found.items() for line in _complaints(*seen)]
-    if bad:
-        wrong = dict.fromkeys(name for name, _ in bad)
-        raise CrossmatchError(
-            f"{'; '.join(line for _, line in bad)}. Get what is missing or wrong with `crossmatch data get {' '.join(wrong)}`."
-        )
+        tables = [format_table(_verification_table(name, *check)) for name, check in checks.items()]
+        click.echo("\n\n".join(tables) or f"{root} contains no data sets.")
+    problems = [(name, problem) for name, check in checks.items() for problem in _problems(*check)]
+    if problems:
+        bad = " ".join(dict.fromkeys(name for name, _ in problems))
+        raise CrossmatchError(f"{'; '.join(problem for _, problem in problems)}. Get the files again: crossmatch data get {bad}")
 
 
-def _listed(data_set: DataSet, root: Path) -> dict[str, Any]:
-    from crossmatch.core.files import glance
+def data_set_facts() -> list[dict[str, Any]]:
+    """Every data set with its files and whether they are present, for `crossmatch list data`."""
+    from crossmatch.benchmarks.datasets.data_set_table import list_data_sets
 
-    seen = glance(data_set, root)
+    return [_data_set_facts(data_set, data_folder()) for data_set in list_data_sets()]
+
+
+def _data_set_facts(data_set: DataSet, root: Path) -> dict[str, Any]:
+    from crossmatch.data.io.dataset_files import check_sizes
+
     return {
         "name": data_set.name,
-        "about": data_set.about,
+        "about": data_set.description,
         "licence": data_set.licence,
         "non_commercial": data_set.non_commercial,
-        "source": data_set.source,
+        "source": data_set.homepage,
         "cite": data_set.cite,
         "tasks": list(data_set.tasks),
-        "bytes": sum(file.size or 0 for file in data_set.using("required")),
-        "files": [_file(checked) for checked in seen if checked.file.use != "source"],
+        "bytes": sum(file.size or 0 for file in data_set.files_by_use("required")),
+        "files": [_file_facts(checked) for checked in check_sizes(data_set, root) if checked.file.use != "source"],
         "folders": [
-            {"path": f.path, "about": f.about, "source": f.source_url, "present": (root / f.path).is_dir()}
+            {"path": f.path, "about": f.description, "source": f.source_url, "present": (root / f.path).is_dir()}
             for f in data_set.folders
         ],
     }
 
 
-def _file(seen: Checked) -> dict[str, Any]:
+def _file_facts(checked: FileState) -> dict[str, Any]:
     return {
-        "path": seen.file.path,
-        "use": seen.file.use,
-        "state": seen.state,
-        "why": seen.why,
-        "place": str(seen.place) if seen.place else None,
-        "bytes": seen.file.size,
-        "sha256": seen.file.sha256,
+        "path": checked.file.path,
+        "use": checked.file.use,
+        "state": checked.state,
+        "why": checked.problem,
+        "place": str(checked.path) if checked.path else None,
+        "bytes": checked.file.size,
+        "sha256": checked.file.sha256,
     }
 
 
-def _list_table(found: list[dict[str, Any]]) -> str:
-    from crossmatch.report.tables import Table, as_text
+def data_sets_table(facts: list[dict[str, Any]]) -> Table:
+    from crossmatch.report.tables import Table
 
-    lines = []
-    for entry in found:
+    rows, notes = [], []
+    for entry in facts:
         required = [file for file in entry["files"] if file["use"] == "required"]
-        here = sum(file["state"] in ("ok", "unknown") for file in required)
+        present = sum(file["state"] in ("ok", "unknown") for file in required)
         wrong = sum(file["state"] == "wrong" for file in required)
+        state = f"{present} of {len(required)}" + (f", {wrong} wrong" if wrong else "")
         licence = ("NON-COMMERCIAL " if entry["non_commercial"] else "") + entry["licence"]
-        state = f"{here} of {len(required)}" + (f", {wrong} wrong" if wrong else "")
-        lines.append((entry["name"], state, f"{entry['bytes'] / 1e6:.1f} MB", ", ".join(entry["tasks"]), licence, entry["about"]))
-    notes = [
-        f"optional: {part['path']}, {'here' if part.get('present', part.get('state') in ('ok', 'unknown')) else 'not here'}"
-        for entry in found
-        for part in [*(file for file in entry["files"] if file["use"] == "optional"), *entry["folders"]]
-    ]
-    head = ("name", "files here", "size", "tasks that need it", "licence", "about")
-    return as_text(Table(f"data in {data_folder()}", (head,), tuple(lines), 6, tuple(notes)))
+        size = f"{entry['bytes'] / 1e6:.1f} MB"
+        rows.append((entry["name"], state, size, ", ".join(entry["tasks"]), licence, entry["about"]))
+        optional = [(file["path"], file["state"] in ("ok", "unknown")) for file in entry["files"] if file["use"] == "optional"]
+        optional += [(folder["path"], folder["present"]) for folder in entry["folders"]]
+        notes += [f"optional: {path}, {'present' if is_present else 'not present'}" for path, is_present in optional]
+    head = ("name", "files present", "size", "tasks that need it", "licence", "about")
+    return Table(f"data in {data_folder()}", (head,), tuple(rows), 6, tuple(notes))
 
 
-def _verdict(files: list[Checked], counts: list[Counted]) -> dict[str, Any]:
+def _verification_facts(files: list[FileState], counts: list[CountState]) -> dict[str, Any]:
     return {
-        "ok": not _complaints(files, counts),
-        "files": [_file(seen) for seen in files if seen.file.use != "source"],
+        "ok": not _problems(files, counts),
+        "files": [_file_facts(checked) for checked in files if checked.file.use != "source"],
         "counts": [
             {
-                "what": c.tally.what,
-                "expected": c.tally.expected,
-                "seen": c.seen,
-                "ok": None if c.seen is None else not c.bad,
-                "why": c.why,
+                "what": count.check.counted_item,
+                "expected": count.check.expected,
+                "seen": count.count,
+                "ok": None if count.count is None else not count.is_bad,
+                "why": count.problem,
             }
-            for c in counts
+            for count in counts
         ],
     }
 
 
-def _verify_table(name: str, files: list[Checked], counts: list[Counted]) -> str:
-    from crossmatch.report.tables import Table, as_text
+def _verification_table(name: str, files: list[FileState], counts: list[CountState]) -> Table:
+    from crossmatch.report.tables import Table
 
-    words = {"ok": "ok", "unknown": "here, but its sha256 is not known", "missing": "missing", "wrong": "WRONG"}
-    shown = [seen for seen in files if seen.file.use == "required" or seen.place]
-    lines = [(seen.file.path, words[seen.state] + (f": {seen.why}" if seen.state == "wrong" else "")) for seen in shown]
-    lines += [(count.tally.what, _count(count)) for count in counts]
-    return as_text(Table(name, (("what", "found"),), tuple(lines), 2))
-
-
-def _count(count: Counted) -> str:
-    if count.seen is None:
-        return f"WRONG: {count.why}" if count.why else "not counted: a file is missing or wrong"
-    return f"{count.seen:,}" + (f" WRONG: expected {count.tally.expected:,}" if count.bad else "")
+    states = {"ok": "ok", "unknown": "present, sha256 not declared", "missing": "missing", "wrong": "WRONG"}
+    listed = [checked for checked in files if checked.file.use == "required" or checked.path]
+    rows = [(file.file.path, states[file.state] + (f": {file.problem}" if file.state == "wrong" else "")) for file in listed]
+    rows += [(count.check.counted_item, _count_text(count)) for count in counts]
+    return Table(name, (("item", "state"),), tuple(rows), 2)
 
 
-def _complaints(files: list[Checked], counts: list[Counted]) -> list[str]:
-    """What is wrong, file by file and count by count."""
-    return [f"{seen.place or seen.file.path}: {seen.why}" for seen in files if seen.bad] + [
-        f"{count.tally.what}: {_count(count)}" for count in counts if count.bad
-    ]
+def _count_text(count: CountState) -> str:
+    if count.count is None:
+        return f"WRONG: {count.problem}" if count.problem else "not counted: a file is missing or wrong"
+    return f"{count.count:,}" + (f" WRONG: expected {count.check.expected:,}" if count.is_bad else "")
+
+
+def _problems(files: list[FileState], counts: list[CountState]) -> list[str]:
+    bad_files = [f"{checked.path or checked.file.path}: {checked.problem}" for checked in files if checked.is_bad]
+    return bad_files + [f"{count.check.counted_item}: {_count_text(count)}" for count in counts if count.is_bad]

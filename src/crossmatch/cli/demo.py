@@ -1,4 +1,4 @@
-"""The demo: everything on the embedded world, ends with a report. What is already built is used again."""
+"""The demo: train and evaluate a model on diorama, and write a report. Finished parts are reused."""
 
 from __future__ import annotations
 
@@ -8,87 +8,94 @@ from typing import Any
 
 import click
 
-from crossmatch.benchmarks import benchmark_named, load_data
-from crossmatch.cli.show import run_tables
-from crossmatch.core.benchmark import Loaded, Retrieval, data_hash
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.result import Result, load, result_path, save
-from crossmatch.core.signature import system
-from crossmatch.core.trials import Trials
-from crossmatch.report.html import write_report
-from crossmatch.report.tables import as_text
-from crossmatch.run import evaluate_all, with_alterations
+from crossmatch.benchmarks import load_benchmark_data, resolve_task
+from crossmatch.cli.run import run_tables
+from crossmatch.data.benchmark import LoadedData, Retrieval, data_hash
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.result import Result, load_result, result_path, save_result
+from crossmatch.data.signature import system_signature
+from crossmatch.data.trials import Trials
+from crossmatch.evaluation.controls import load_with_alterations
+from crossmatch.evaluation.evaluate import evaluate_all
+from crossmatch.report.html_report import write_report
+from crossmatch.report.tables import format_table
 
-TASK = "diorama/retrieval"
-CHOICES = ("diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
-LARGE = ("coco",)  # sizes whose trials would take longer to draw than the rest of the demo
-TINY: dict[str, Any] = {"images": 200, "epochs": 2}  # enough to see every step work, not to learn much
+RETRIEVAL_TASK = "diorama/retrieval"
+TRIAL_TASKS = ("diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
+SIZES_WITHOUT_TRIALS = ("coco",)  # drawing the trials would take longer than the rest of the demo
+TINY_TRAINING: dict[str, Any] = {"images": 200, "epochs": 2}  # enough to run every step, but not to learn much
 
 
 def run_demo(folder: Path, size: str) -> None:
-    """Train, evaluate, print, report."""
+    """Train, evaluate, print the tables and write the report."""
     results = evaluate_demo(folder, size)
-    click.echo("\n" + "\n\n".join(map(as_text, run_tables(results))) + "\n")
+    click.echo("\n" + "\n\n".join(map(format_table, run_tables(results))) + "\n")
     click.echo(f"report: {write_report(results, folder / 'report.html').resolve()}")
 
 
 def evaluate_demo(folder: Path, size: str) -> list[Result]:
-    """The results of a random scorer, a dual encoder trained on drawings, an oracle; altered queries and the gate."""
-    from crossmatch.models.gate import GATE
-    from crossmatch.models.reference import Oracle, RandomScorer
-    from crossmatch.train.dual import train_dual
+    """The results of a random scorer, a trained dual encoder, an oracle, altered queries and the gate."""
+    from crossmatch.models.baselines.gate_scorers import GATE_SCORERS
+    from crossmatch.models.baselines.random_and_oracle import Oracle, RandomScorer
+    from crossmatch.train.small_dual_encoder import train_dual
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     options: dict[str, Any] = {} if size == "default" else {"size": size}
-    data = load_data(TASK, **options)
+    data = load_benchmark_data(RETRIEVAL_TASK, **options)
     assert isinstance(data, Retrieval)
-    choices = [] if size in LARGE else [(name, load_data(name, **options)) for name in CHOICES]
-    trials = sum(len(held.ids) for _, held in choices if isinstance(held, Trials))
+    trial_names = () if size in SIZES_WITHOUT_TRIALS else TRIAL_TASKS
+    trial_tasks = [(name, load_benchmark_data(name, **options)) for name in trial_names]
+    trial_count = sum(len(trials.ids) for _, trials in trial_tasks if isinstance(trials, Trials))
     images, captions = data.collection.shape
-    _say(f"1/3 a world of {images:,} scenes and {captions:,} captions, and {trials:,} forced choices", begun)
-    dual = train_dual(folder / "dual", **TINY) if size == "tiny" else train_dual(folder / "dual")
-    _say(f"2/3 a small dual encoder, trained on other scenes: {folder / 'dual'}", begun)
-    kept = folder / "results"
+    _show_step(f"1/3 diorama with {images:,} scenes, {captions:,} captions and {trial_count:,} forced choices", start)
+    dual_encoder = train_dual(folder / "dual", **TINY_TRAINING) if size == "tiny" else train_dual(folder / "dual")
+    _show_step(f"2/3 a small dual encoder, trained on other scenes: {folder / 'dual'}", start)
+    results_folder = folder / "results"
     results = []
-    for name, model in (("random", RandomScorer()), ("dual", dual), ("oracle", Oracle())):
-        results += _evaluated(kept, name, model, [(TASK, data), *choices], options)
-    if choices:
-        results += _evaluated(kept, "dual", dual, with_alterations(CHOICES[0], options)[1:], options)
-        for scorer in GATE:
-            results += _evaluated(kept, f"gate:{scorer.name}", scorer, choices, options)
-    _say(f"3/3 evaluated beside a random scorer, an oracle and scorers that know nothing: {kept}", begun)
+    for name, model in (("random", RandomScorer()), ("dual", dual_encoder), ("oracle", Oracle())):
+        results += _evaluate_or_load(results_folder, name, model, [(RETRIEVAL_TASK, data), *trial_tasks], options)
+    if trial_tasks:
+        altered_tasks = load_with_alterations(TRIAL_TASKS[0], options)[1:]
+        results += _evaluate_or_load(results_folder, "dual", dual_encoder, altered_tasks, options)
+        for scorer in GATE_SCORERS:
+            results += _evaluate_or_load(results_folder, f"gate:{scorer.name}", scorer, trial_tasks, options)
+    _show_step(f"3/3 evaluated, with a random scorer, an oracle and the gate scorers: {results_folder}", start)
     return results
 
 
-def _evaluated(kept: Path, name: str, model: Any, tasks: list[tuple[str, Loaded]], options: dict[str, Any]) -> list[Result]:
-    """The results of a model on these tasks; those of an earlier run are used again."""
-    found: dict[str, Result] = {}
+def _evaluate_or_load(
+    folder: Path, name: str, model: Any, tasks: list[tuple[str, LoadedData]], options: dict[str, Any]
+) -> list[Result]:
+    """The results of a model on these tasks. Results of an earlier run of the same model, data and version are loaded."""
+    results: dict[str, Result] = {}
     for task, data in tasks:
-        declared, chosen = benchmark_named(task, options)
-        told = {key: value for key, value in chosen.items() if value != declared.options.get(key)}
-        result = _kept(result_path(kept, name, declared.name, told), system(name, model.signature), data_hash(data))
-        if result is not None:
-            found[task] = result
-    left = [(task, data) for task, data in tasks if task not in found]
-    if left:
-        names, held = [task for task, _ in left], [data for _, data in left]
-        for task, result in zip(names, evaluate_all(model, names, name=name, data=held, **options), strict=True):
-            save(result, kept)
-            found[task] = result
-    return [found[task] for task, _ in tasks]
+        benchmark, benchmark_options = resolve_task(task, options)
+        changed = {key: value for key, value in benchmark_options.items() if value != benchmark.options.get(key)}
+        path = result_path(folder, name, benchmark.name, changed)
+        earlier = _load_if_same(path, system_signature(name, model.signature), data_hash(data))
+        if earlier is not None:
+            results[task] = earlier
+    remaining = [(task, data) for task, data in tasks if task not in results]
+    if remaining:
+        names, loaded = [task for task, _ in remaining], [data for _, data in remaining]
+        for task, result in zip(names, evaluate_all(model, names, name=name, data=loaded, **options), strict=True):
+            save_result(result, folder)
+            results[task] = result
+    return [results[task] for task, _ in tasks]
 
 
-def _kept(path: Path, system_line: str, data: str) -> Result | None:
-    """A result of an earlier run, if it is of the same model, data and version."""
-    try:
-        result = load(path)
-    except CrossmatchError:
-        return None
+def _load_if_same(path: Path, system_line: str, hash_of_data: str) -> Result | None:
     from crossmatch import __version__
 
-    same = all(f"|data:{data}|" in row.signature and row.signature.endswith(f"|v{__version__}") for row in result.rows)
-    return result if same and result.system == system_line else None
+    try:
+        result = load_result(path)
+    except CrossmatchError:
+        return None
+    is_same = all(
+        f"|data:{hash_of_data}|" in row.signature and row.signature.endswith(f"|v{__version__}") for row in result.rows
+    )  # fmt: skip
+    return result if is_same and result.system == system_line else None
 
 
-def _say(message: str, begun: float) -> None:
-    click.echo(f"[{time.perf_counter() - begun:5.1f} s] {message}", err=True)
+def _show_step(message: str, start: float) -> None:
+    click.echo(f"[{time.perf_counter() - start:5.1f} s] {message}", err=True)

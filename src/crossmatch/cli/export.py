@@ -1,4 +1,4 @@
-"""`crossmatch export`: rankings and judgements as TREC files, for trec_eval and its kin."""
+"""`crossmatch export`: rankings and judgements as TREC files."""
 
 from __future__ import annotations
 
@@ -7,108 +7,121 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crossmatch.cli.base import FILE, SIZE, SPLIT, Command, without_none
 from crossmatch.cli.cache import cache_options, score_cache
-from crossmatch.core.errors import WrongWords
+from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.core.benchmark import Retrieval
-    from crossmatch.core.judgements import Judgements
+    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.data.judgements import Judgements
+    from crossmatch.models.cache import Cache
 
-# Spelled out here, because the modules that know them import NumPy, and `--help` is to answer at once.
+# Repeated here because the modules that define them import NumPy, and `--help` should be fast.
 DIRECTIONS = ("i2t", "t2i", "t2t", "i2i")
 GRADES = ("whole", "given", "binary")
-TASK = click.option("-t", "--task", required=True, help="A retrieval task (see `tasks`).")
-DIRECTION = click.option("--direction", type=click.Choice(DIRECTIONS), required=True, help="What is searched with what.")
-SET = click.option("--judgements", "named", help="Which judgements, where the task has several.")
-SPLIT = click.option("--split", help="Split of the data, where the task has several.")
-SIZE = click.option("--size", help="Size of the world, for diorama tasks: default, coco, tiny.")
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.group()
-def export() -> None:
-    """Write rankings and judgements as TREC files."""
-
-
-@export.command("run")
-@click.option("-m", "--model", required=True, help="A model (see `models`).")
-@TASK
-@DIRECTION
+@click.command("export", cls=Command)
+@click.argument("kind", type=click.Choice(["run", "qrels"]))
+@click.option("-t", "--task", required=True, help="A retrieval task (`crossmatch list tasks`).")
+@click.option(
+    "--direction", type=click.Choice(DIRECTIONS), required=True, help="Direction: i2t (images search captions), t2i, t2t or i2i."
+)
+@click.option("-m", "--model", help="run: a model (`crossmatch list models`).")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True,
-              help="Places of each ranking; what is level with the last one is written too.")  # fmt: skip
-@click.option("--all", "whole", is_flag=True, help="Write the whole rankings.")
-@click.option("--tag", default="crossmatch", show_default=True, help="Name of the run, its last column.")
-@SET
+              help="run: candidates per query; candidates tied with the last one are added.")  # fmt: skip
+@click.option("--all", "whole", is_flag=True, help="run: write whole rankings.")
+@click.option("--tag", default="crossmatch", show_default=True, help="run: name of the run, its last column.")
+@click.option("--grades", type=click.Choice(GRADES), default="whole", show_default=True,
+              help="qrels: scaled to integers (whole), unchanged (given), or 1 if positive (binary).")  # fmt: skip
+@click.option("--judgements", "judgements_name", help="Which judgements, if the task has several.")
 @SPLIT
 @SIZE
 @cache_options
-@click.option("-o", "--output", type=FILE, default=Path("run.trec"), show_default=True, help="File to write.")
-def export_run(model: str, task: str, direction: str, depth: int, whole: bool, tag: str, named: str | None, output: Path,
-               cache: Path | None, no_cache: bool, **options: str | None) -> None:  # fmt: skip
-    """Rankings of a model for the queries of a task that have a positive."""
+@click.option("-o", "--output", type=FILE, help="File to write.  [default: run.trec or qrels.txt]")
+def export(kind: str, task: str, direction: str, model: str | None, depth: int, whole: bool, tag: str, grades: str,
+           judgements_name: str | None, cache: Path | None, no_cache: bool, output: Path | None,
+           **options: str | None) -> None:  # fmt: skip
+    """Export rankings and judgements as TREC files.
+
+    `run` writes the rankings of a model, `qrels` the judgements of a task. Queries without a positive are left out of a run.
+    """
+    if (model is None) == (kind == "run"):
+        raise UsageError("export run needs a model: -m MODEL." if kind == "run" else "export qrels takes no model. Remove -m.")
+    data, judgements = _load(task, direction, judgements_name, options)
+    path = output or Path("run.trec" if kind == "run" else "qrels.txt")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if model is None:
+        _export_qrels(task, data, judgements, direction, grades, path)
+    else:
+        _export_run(model, data, judgements, direction, None if whole else depth, tag, score_cache(cache, no_cache), path)
+
+
+def _export_run(
+    model: str, data: Retrieval, judgements: dict[str, Judgements], direction: str, depth: int | None, tag: str, cache: Cache | None,
+    path: Path,
+) -> None:  # fmt: skip
     import numpy as np
 
-    from crossmatch.core.trec import write_run
+    from crossmatch.evaluation.score import score_collection
     from crossmatch.models import make_model
-    from crossmatch.models.abilities import scores_of
+    from crossmatch.ranking.trec_files import write_run
 
-    data, sets = _asked(task, direction, named, options)
-    folds = [said.listed(direction).folds for said in sets.values()]
-    if any(fold is not None for fold in folds) and len(folds) > 1:
-        raise WrongWords(f"each of the judgements {', '.join(sets)} has galleries of its own. Name one with --judgements.")
-    queries = np.unique(np.concatenate([said.listed(direction).query for said in sets.values()]))
-    scores = scores_of(make_model(model), data, cache=score_cache(cache, no_cache))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    wrote = write_run(
-        scores, data.collection, direction, output, depth=None if whole else depth, queries=queries, folds=folds[0], tag=tag
-    )
-    click.echo(f"saved {output} · {wrote.rows:,} places for {wrote.queries:,} queries", err=True)
+    candidate_lists = [judged.candidate_lists(direction) for judged in judgements.values()]
+    if any(lists.folds is not None for lists in candidate_lists) and len(candidate_lists) > 1:
+        raise UsageError(f"the judgements {', '.join(judgements)} have different galleries. Choose one with --judgements.")
+    queries = np.unique(np.concatenate([lists.query for lists in candidate_lists]))
+    scores = score_collection(make_model(model), data, cache=cache)
+    folds = candidate_lists[0].folds
+    written = write_run(scores, data.collection, direction, path, depth=depth, queries=queries, folds=folds, tag=tag)
+    click.echo(f"saved {path} · {written.rows:,} rows for {written.queries:,} queries", err=True)
 
 
-@export.command("qrels")
-@TASK
-@DIRECTION
-@click.option("--grades", type=click.Choice(GRADES), default="whole", show_default=True,
-              help="whole: times 100 or so if need be; given: with fractions; binary: 1 for positive, else 0.")  # fmt: skip
-@SET
-@SPLIT
-@SIZE
-@click.option("-o", "--output", type=FILE, default=Path("qrels.txt"), show_default=True, help="File to write.")
-def export_qrels(task: str, direction: str, grades: str, named: str | None, output: Path, **options: str | None) -> None:
-    """Judgements of a task."""
-    from crossmatch.core.trec import write_qrels
+def _export_qrels(task: str, data: Retrieval, judgements: dict[str, Judgements], direction: str, grades: str, path: Path) -> None:
+    from crossmatch.ranking.trec_files import write_qrels
 
-    data, sets = _asked(task, direction, named, options)
-    if len(sets) > 1:
-        raise WrongWords(f"{task} has the judgements {', '.join(sets)} for {direction}. Name one with --judgements.")
-    said = next(iter(sets.values()))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    wrote = write_qrels(said, data.collection, direction, output, grades)
-    facts = [f"saved {output}", f"{wrote.rows:,} pairs for {wrote.queries:,} queries", f"positive from {wrote.level:g} on"]
-    facts += [f"grades x {wrote.scale}"] if wrote.scale > 1 else []
-    facts += (
-        [f"{wrote.bare:,} queries have no positive: trec_eval counts them as 0, crossmatch leaves them out"] if wrote.bare else []
-    )
+    if len(judgements) > 1:
+        raise UsageError(f"{task} has the judgements {', '.join(judgements)} for {direction}. Choose one with --judgements.")
+    written = write_qrels(next(iter(judgements.values())), data.collection, direction, path, grades)
+    facts = [
+        f"saved {path}",
+        f"{written.rows:,} pairs for {written.queries:,} queries",
+        f"positive from {written.positive_grade:g}",
+    ]
+    if written.scale > 1:
+        facts.append(f"grades x {written.scale}")
+    if written.queries_without_positives:
+        facts.append(
+            f"{written.queries_without_positives:,} queries have no positive: trec_eval counts them as 0, crossmatch leaves them out"
+        )
     click.echo(" · ".join(facts), err=True)
 
 
-def _asked(task: str, direction: str, named: str | None, options: dict[str, str | None]) -> tuple[Retrieval, dict[str, Judgements]]:
-    """The data of a task in canonical order, and its judgements that have this direction."""
-    from crossmatch.benchmarks import benchmark_named
-    from crossmatch.core.benchmark import Retrieval, in_order
-    from crossmatch.core.judgements import Judgements
+def _load(
+    task: str, direction: str, judgements_name: str | None, options: dict[str, str | None]
+) -> tuple[Retrieval, dict[str, Judgements]]:
+    """The data of a task in canonical order, and its judgements for this direction."""
+    from crossmatch.benchmarks import resolve_task
+    from crossmatch.data.benchmark import Retrieval, sort_canonically
+    from crossmatch.data.judgements import Judgements
 
-    declared, chosen = benchmark_named(task, {key: value for key, value in options.items() if value is not None})
-    data = in_order(declared.loaded(**chosen))
+    benchmark, benchmark_options = resolve_task(task, without_none(**options))
+    data = sort_canonically(benchmark.load(**benchmark_options))
     if not isinstance(data, Retrieval):
-        raise WrongWords(f"{task} has no rankings to export. Name a retrieval task (see `crossmatch tasks`).")
-    there = {name: said for name, said in data.judgements.items() if isinstance(said, Judgements) and direction in said.directions}
-    if direction not in declared.directions:
-        raise WrongWords(f"{task} has no judgements for {direction}; its directions are {', '.join(declared.directions)}.")
-    if not there:
-        raise WrongWords(f"{task} tells its {direction} positives by a rule and has no list of judged pairs. Name another task.")
-    if named is None:
-        return data, there
-    if named not in there:
-        raise WrongWords(f"{task} has no judgements {named!r} for {direction}; it has {', '.join(there)}.")
-    return data, {named: there[named]}
+        raise UsageError(f"-t {task} has no rankings to export. Name a retrieval task (`crossmatch list tasks`).")
+    if direction not in benchmark.directions:
+        raise UsageError(f"-t {task} has no judgements for {direction}; its directions are {', '.join(benchmark.directions)}.")
+    available = {
+        name: judgements
+        for name, judgements in data.judgements.items()
+        if isinstance(judgements, Judgements) and direction in judgements.directions
+    }
+    if not available:
+        raise UsageError(
+            f"-t {task} defines its {direction} positives by a rule and has no list of judged pairs. Name another task."
+        )
+    if judgements_name is None:
+        return data, available
+    if judgements_name not in available:
+        raise UsageError(f"--judgements: {task} has no {judgements_name!r} for {direction}; it has {', '.join(available)}.")
+    return data, {judgements_name: available[judgements_name]}

@@ -9,341 +9,400 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crossmatch.cli.folders import FOLDER
-from crossmatch.core.errors import MissingDependency, WrongWords
+from crossmatch.cli.base import FOLDER, JSON, Group
+from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.study.said import Study
-    from crossmatch.study.store import Campaign
+    from crossmatch.study.database.campaign import Campaign
 
-NAMED = click.option("--study", "name", default="", help="Which study of the campaign, where it has several.")
-SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+STUDY = click.option("--study", "name", default="", help="Name of the study, if the campaign has several.")
+SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random draws.")
+SHARE = click.FloatRange(0, 1)
 
 
-def _opened(folder: Path) -> Campaign:
-    try:
-        from crossmatch.study.store import open_campaign
-    except ImportError as error:
-        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
+def _open_campaign(folder: Path) -> Campaign:
+    from crossmatch.study.database.campaign import open_campaign
+
     return open_campaign(folder)
 
 
-@click.group()
+@click.group(cls=Group)
 def study() -> None:
-    """Have people judge images and captions in a browser, and turn their answers into benchmarks."""
+    """Collect human judgements in a browser.
 
-
-@study.command("presets")
-def presets_command() -> None:
-    """List the studies of the papers."""
-    from crossmatch.report.tables import Table, as_text
-    from crossmatch.study.design import presets
-
-    rows = tuple(
-        (d.name, d.about, f"{d.recipe.batch} + {d.recipe.gold_positive + d.recipe.gold_negative}", str(d.recipe.people),
-         d.result.combine, d.result.yields, d.paper)
-        for d in presets().values()
-    )  # fmt: skip
-    notes = (
-        "HIT: items that are handed out together, and gold ones among them; people: answers to each item",
-        "`crossmatch study new NAME …` makes one; a design of your own is a TOML file in the same words: docs/studies.md",
-    )
-    heads = (("name", "asks", "HIT", "people", "combined by", "yields", "paper"),)
-    click.echo(as_text(Table("studies", heads, rows, 7, notes)))
+    A campaign is a folder with one or more studies. A HIT is a few items that one person answers together. Gold items have a known
+    answer and check attention.
+    """
 
 
 @study.command("new")
 @click.argument("preset")
-@click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the campaign; a study is added to one that is there.")
+@click.option(
+    "-o", "--output", type=FOLDER, required=True, help="Folder of the campaign. An existing campaign gets one more study."
+)
 @click.option(
     "--items",
     type=click.Path(path_type=Path),
-    help="What is to be judged: jsonl, csv or tsv (docs/studies.md), or a folder of `build`.",
+    help="Items to judge: jsonl, csv or tsv (docs/studies.md), or the folder of a `build` step.",
 )
-@click.option("--pool", type=click.Path(path_type=Path), help="Pairs of an image and a caption to be judged, gold ones among them.")
-@click.option("--data", default="", help="Where ids are looked up: collection:FOLDER, diorama, diorama:tiny; alone, items from it.")
-@click.option("--number", type=click.IntRange(1), help="Items, where they come from the embedded world.  [default: a few]")
-@click.option("--name", default="", help="Name of the study.  [default: the preset's]")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Another recipe: --set recipe.people=3")
 @click.option(
-    "--excludes", multiple=True, metavar="STUDY", help="People of this study of the campaign may not take part, and vice versa."
+    "--pool",
+    type=click.Path(path_type=Path),
+    help="Image-caption pairs to judge: the folder of `build pool`, or a table.",
 )
-@click.option("--database", default="", help="URL of a PostgreSQL database, instead of a file in the folder.")
-@click.option("--seed", default="", help="Of all orders; a secret, unless the study shall be made again.  [default: random]")
+@click.option(
+    "--data",
+    default="",
+    help="Data of the items: collection:FOLDER or diorama. diorama alone provides items by itself.",
+)
+@click.option("--number", type=click.IntRange(1), help="Number of items from diorama.  [default: a few]")
+@click.option("--name", default="", help="Name of the study.  [default: the preset's]")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the design, as in recipe.people=3. Repeatable."
+)
+@click.option(
+    "--excludes",
+    multiple=True,
+    metavar="STUDY",
+    help="Study of the campaign whose people may not take part, and vice versa. Repeatable.",
+)
+@click.option("--database", default="", help="URL of a PostgreSQL database.  [default: an SQLite file in the folder]")
+@click.option("--seed", default="", help="Seed of all random orders. Keep it secret.  [default: random]")
 def new_command(preset: str, output: Path, items: Path | None, pool: Path | None, data: str, number: int | None, name: str,
                 overrides: tuple[str, ...], excludes: tuple[str, ...], database: str, seed: str) -> None:  # fmt: skip
-    """Make a study PRESET (see `presets`), or that of a TOML file, in a campaign's folder."""
-    from crossmatch.study.design import load_design
+    """Create a study from a preset or a TOML file.
+
+    `crossmatch list studies` lists the presets.
+    """
+    from crossmatch.study.design.declaration import load_design
 
     design = load_design(preset, overrides)
     if bool(items) + bool(pool) > 1 or not (items or pool or data):
-        raise WrongWords("say what is to be judged: --items FILE, --pool FILE, or --data diorama for the embedded world.")
-    try:
-        from crossmatch.study.items import begin_study, read_items, read_pool
-        from crossmatch.study.said import find_study, progress
-        from crossmatch.study.sources import is_world, source_of
-        from crossmatch.study.store import create
-        from crossmatch.study.worlds import world_items
-    except ImportError as error:
-        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
+        raise UsageError("Choose the items to judge: --items FILE, --pool FILE, or --data diorama.")
+    from crossmatch.study.database.campaign import create_campaign
+    from crossmatch.study.design.add_study import add_study
+    from crossmatch.study.design.data_source import is_world, source_of
+    from crossmatch.study.design.item_files import read_items, read_pool
+    from crossmatch.study.results.progress import count_slots
+    from crossmatch.study.simulation.diorama_items import world_items
+    from crossmatch.study.study import find_study
+
     if items or pool:
         items, pool = items and _rows_in(items), pool and _rows_in(pool)
         material = read_pool(pool, design, source_of(data)) if pool else read_items(items, design, source_of(data))  # type: ignore[arg-type]
     elif is_world(data):
         material = world_items(design, data, number or 0)
     else:
-        raise WrongWords(f"--data {data} alone does not say which of it is to be judged. Add --items FILE or --pool FILE.")
-    campaign = create(output, database)
-    begin_study(campaign, design, material, name=name, seed=seed, excludes=excludes)
-    made = find_study(campaign, name or design.name)
-    with campaign.reading() as connection:
-        far = progress(connection, made.id)
+        raise UsageError(f"--data {data} needs --items FILE or --pool FILE. Only diorama provides items by itself.")
+    campaign = create_campaign(output, database)
+    add_study(campaign, design, material, name=name, seed=seed, excludes=excludes)
+    new_study = find_study(campaign, name or design.name)
+    with campaign.read_transaction() as connection:
+        slots = count_slots(connection, new_study.id)
     click.echo(
-        f"{made.name}: {len(material.items):,} items in {far.hits:,} HITs, {far.slots:,} answers to HITs wanted · "
+        f"{new_study.name}: {len(material.items):,} items in {slots.hits:,} HITs, {slots.total:,} assignments to collect · "
         f"crossmatch study serve {quote(str(output))}"
     )
 
 
 def _rows_in(path: Path) -> Path:
-    """The file itself, or the rows in the folder of a step of `build`, if it is finished."""
+    """The file itself, or the rows of a finished `build` step in a folder."""
     if not path.is_dir():
         return path
-    from crossmatch.build.files import ROWS, hash_of
+    from crossmatch.build.step_files import ROWS, rows_hash
 
-    hash_of(path)  # says what is wrong with it
+    rows_hash(path)  # raises if the step is unfinished or damaged
     return path / ROWS
 
 
 @study.command("serve")
 @click.argument("folder", type=FOLDER)
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; any but loopback can be reached by others."
-)
-@click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True)
-@click.option("--url", default="", help="Under which people reach it, if that is another address (behind a proxy).")
+@click.option("--host", default="127.0.0.1", show_default=True,
+              help="Address to listen on. Other computers can reach any address but the default.")  # fmt: skip
+@click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True, help="Port to listen on.")
+@click.option("--url", default="", help="Public address of the service, if it differs, such as behind a proxy.")
 @click.option("--log", is_flag=True, help="Log every request.")
-def serve_command(folder: Path, host: str, port: int, url: str, log: bool) -> None:
-    """Open the campaign for people, until Ctrl-C."""
-    from crossmatch.study.people import owner_token
-    from crossmatch.study.said import studies
-    from crossmatch.study.serve import LOOPBACK, serve
+@click.option("--demo", is_flag=True, help="First create a campaign in FOLDER with a small study of each preset on diorama.")
+def serve_command(folder: Path, host: str, port: int, url: str, log: bool, demo: bool) -> None:
+    """Serve a campaign until Ctrl-C."""
+    if demo:
+        _create_demo(folder)
+    from crossmatch.study.assignment.people import owner_token
+    from crossmatch.study.study import list_studies
+    from crossmatch.study.web.server import LOOPBACK, serve
 
-    campaign = _opened(folder)
+    campaign = _open_campaign(folder)
     base = (url or f"http://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/")
     lines = [f"owner      {base}/enter/{owner_token(campaign)}"]
-    lines += [f"{one.name:<10} {base}/join/{one.link}" for one in studies(campaign) if one.open]
+    lines += [f"{listed.name:<10} {base}/join/{listed.link}" for listed in list_studies(campaign) if listed.is_open]
     campaign.close()
     if host not in LOOPBACK and not base.startswith("https://"):
-        lines.append("Others can reach this address, and everything travels in the open: put https before it (docs/studies.md).")
-    click.echo("\n".join([*lines, "Ctrl-C stops; nothing is lost."]), err=True)
+        lines.append("Other computers can reach this address, and the traffic is not encrypted. Use https (docs/studies.md).")
+    click.echo("\n".join([*lines, "Press Ctrl-C to stop. Every answer is saved."]), err=True)
     serve(folder, host, port, url=url, log=log)
+
+
+def _create_demo(folder: Path) -> None:
+    from crossmatch.study.simulation.demo import make_demo
+
+    make_demo(folder).close()
 
 
 @study.command("status")
 @click.argument("folder", type=FOLDER)
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def status_command(folder: Path, as_json: bool) -> None:
-    """How far each study is."""
+@STUDY
+@click.option("--close", is_flag=True, help="Close the study: it hands out no more HITs.")
+@click.option("--reopen", is_flag=True, help="Open a closed study again.")
+@JSON
+def status_command(folder: Path, name: str, close: bool, reopen: bool, as_json: bool) -> None:
+    """Show the progress of each study, or close or reopen one.
+
+    Annotators can still submit the HITs that they have when a study closes.
+    """
     from dataclasses import asdict
 
-    from crossmatch.report.tables import Table, as_text
-    from crossmatch.study.said import progress, studies
+    from crossmatch.report.tables import Table, format_table
+    from crossmatch.study.assignment.review import set_open
+    from crossmatch.study.results.progress import count_slots
+    from crossmatch.study.study import find_study, list_studies
 
-    campaign = _opened(folder)
-    told: dict[str, Any] = {}
-    for one in studies(campaign):
-        with campaign.reading() as connection:
-            told[one.name] = {"preset": one.design.name, "accepting": one.open, **asdict(progress(connection, one.id))}
+    campaign = _open_campaign(folder)
+    if close and reopen:
+        raise UsageError("--close and --reopen contradict each other. Use one of them.")
+    if close or reopen:
+        set_open(campaign, find_study(campaign, name).id, reopen)
+    studies = [find_study(campaign, name)] if name else list_studies(campaign)
+    status_by_study: dict[str, Any] = {}
+    for listed in studies:
+        with campaign.read_transaction() as connection:
+            slots = asdict(count_slots(connection, listed.id))
+        status_by_study[listed.name] = {"preset": listed.design.name, "accepting": listed.is_open, **slots}
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(status_by_study, indent=1))
         return
     keys = ("hits", "open", "held", "review", "done")
-    rows = tuple((name, "" if t["accepting"] else "closed", *(f"{t[key]:,}" for key in keys)) for name, t in told.items())
-    notes = ("open, held by somebody, waiting for a reviewer, done: answers to HITs",)
-    click.echo(as_text(Table(str(folder), (("study", "", "HITs", "open", "held", "review", "done"),), rows, 2, notes)))
+    rows = tuple(
+        (study_name, "" if status["accepting"] else "closed", *(f"{status[key]:,}" for key in keys))
+        for study_name, status in status_by_study.items()
+    )
+    notes = ("Assignments (one person's work on a HIT): open, held by a person, awaiting review, done.",)
+    click.echo(format_table(Table(str(folder), (("study", "", "HITs", "open", "held", "review", "done"),), rows, 2, notes)))
+
+
+@study.command("review")
+@click.argument("folder", type=FOLDER)
+@STUDY
+@click.option("--approve", multiple=True, metavar="ID", help="The answers count. Repeatable.")
+@click.option("--reassign", multiple=True, metavar="ID", help="The answers do not count but are paid. Repeatable.")
+@click.option("--reject", multiple=True, metavar="ID", help="The answers do not count and are not paid. Repeatable.")
+@click.option("--undo", multiple=True, metavar="ID", help="Withdraw the verdict. Repeatable.")
+def review_command(folder: Path, name: str, **ids_by_verdict: tuple[str, ...]) -> None:
+    """List the HITs that await review, or give verdicts on them.
+
+    A HIT awaits review if a gold question in it has a wrong answer. Without options, the command lists these HITs. A reassigned or
+    rejected HIT is open for another person. `study serve` has the same verdicts in the browser, beside the answers.
+    """
+    from crossmatch.report.tables import Table, format_table
+    from crossmatch.study.assignment.review import UNDO, ReviewConflictError, find_missing_assignments, list_pending, review
+    from crossmatch.study.study import find_study
+
+    campaign = _open_campaign(folder)
+    selected = find_study(campaign, name)
+    verdicts = [(assignment, verdict) for verdict, ids in ids_by_verdict.items() for assignment in ids]
+    if len(dict(verdicts)) < len(verdicts):
+        raise UsageError("An assignment has several verdicts. Give one for each ID.")
+    with campaign.read_transaction() as connection:
+        missing = find_missing_assignments(connection, selected.id, [assignment for assignment, _ in verdicts])
+    if missing:
+        raise UsageError(
+            f"{selected.name} has no submitted assignment {missing[0]!r}. `crossmatch study review {folder}` lists the IDs."
+        )
+    for assignment, verdict in verdicts:
+        try:
+            is_counted = review(campaign, assignment, None, verdict)  # type: ignore[arg-type]
+        except ReviewConflictError as error:
+            raise CrossmatchError(f"--{verdict} {assignment}: {str(error).removesuffix(' Reload the page.')}") from None
+        effect = "back to as it was submitted" if verdict == UNDO else f"the answers {'count' if is_counted else 'do not count'}"
+        click.echo(f"{assignment}: {verdict}, {effect}", err=True)
+    with campaign.read_transaction() as connection:
+        pending = list_pending(connection, selected.id)
+    rows = tuple((hit.id, str(hit.hit_id), hit.person, f"{hit.wrong} of {hit.gold}", f"{hit.seconds:,.0f}") for hit in pending)
+    if rows:
+        heads = ("assignment", "HIT", "person", "wrong gold", "seconds")
+        click.echo(format_table(Table(f"{selected.name}: awaiting review", (heads,), rows, 3)))
+    else:
+        click.echo(f"{selected.name}: no HIT awaits review")
 
 
 @study.command("invite")
 @click.argument("folder", type=FOLDER)
 @click.argument("people", nargs=-1)
 @click.option(
-    "--list", "listed", type=click.Path(path_type=Path), help="A csv with the column person, and past_tasks, past_accepted."
+    "--list",
+    "listed",
+    type=click.Path(path_type=Path),
+    help="A csv with the columns person, and optionally past_tasks and past_accepted.",
 )
-@click.option("--role", type=click.Choice(["annotator", "reviewer", "owner"]), default="annotator", show_default=True)
-@click.option("--url", default="http://127.0.0.1:8400", show_default=True, help="Under which they reach the service.")
-@click.option(
-    "--study", "studies", multiple=True, help="Which study annotators see; may be repeated.  [default: all that there are]"
-)
+@click.option("--role", type=click.Choice(["annotator", "reviewer", "owner"]), default="annotator", show_default=True,
+              help="What the person may do.")  # fmt: skip
+@click.option("--url", default="http://127.0.0.1:8400", show_default=True, help="Address of the service.")
+@click.option("--study", "studies", multiple=True, help="Study that annotators see. Repeatable.  [default: all studies]")
 def invite_command(
     folder: Path, people: tuple[str, ...], listed: Path | None, role: str, url: str, studies: tuple[str, ...]
 ) -> None:
-    """Print a personal link for each of these PEOPLE; who had one gets a new one, and the old one ends."""
-    from crossmatch.study.people import invite, invited
+    """Print a personal link for each person.
 
-    campaign = _opened(folder)
-    known = [(name, None, None) for name in people] + (invited(listed) if listed else [])
-    if not known:
-        raise WrongWords("nobody was named. Name people, or a list of them: --list people.csv")
-    for name, tasks, share in known:
+    A new link for a person replaces the old one.
+    """
+    from crossmatch.study.assignment.people import invite, read_people_csv
+
+    campaign = _open_campaign(folder)
+    invitations = [(name, None, None) for name in people] + (read_people_csv(listed) if listed else [])
+    if not invitations:
+        raise UsageError("No people given. Name people, or a list of them: --list people.csv")
+    for name, tasks, share in invitations:
         click.echo(f"{name}\t{url.rstrip('/')}/enter/{invite(campaign, name, role, tasks, share, studies or None)}")
 
 
 @study.command("export")
 @click.argument("folder", type=FOLDER)
-@NAMED
+@STUDY
 @click.option("-o", "--output", type=FOLDER, required=True, help="Folder for the results.")
-@click.option(
-    "--data", default=None, help="The collection to write beside judgements.  [default: the one that the items came from]"
-)
+@click.option("--data", default=None, help="Collection to write with the judgements.  [default: the collection of the items]")
 @click.option("--links/--no-links", default=True, show_default=True,
-              help="Let the collection's links stand as positives where people gave no grade.")  # fmt: skip
+              help="Count the collection's links as positive where people gave no grade.")  # fmt: skip
 @click.option("--combine", type=click.Choice(["mean", "majority", "unanimous", "dawid-skene"]),
-              help="How several people's answers become one.  [default: as the design says]")  # fmt: skip
-@click.option("--pending", is_flag=True, help="Count HITs with wrong gold answers at which no reviewer has looked.")
+              help="How the answers of several people are combined.  [default: the design's rule]")  # fmt: skip
+@click.option("--pending", is_flag=True, help="Also count HITs that await review.")
 def export_command(folder: Path, name: str, output: Path, data: str | None, links: bool, combine: Any, pending: bool) -> None:
-    """Write what people said: judgements, trials, ratings or preferences, every answer, and where it all came from.
+    """Export judgements, trials, ratings or preferences.
 
-    The folder holds this export alone: one that was exported before is replaced, one with anything else in it is refused.
+    An earlier export in the folder is replaced. A folder with other files is refused.
     """
-    from crossmatch.study.export import export
-    from crossmatch.study.said import find_study
-    from crossmatch.study.sources import collection_of
+    from crossmatch.study.design.data_source import collection_of
+    from crossmatch.study.results.export import export_study
+    from crossmatch.study.study import find_study
 
-    campaign = _opened(folder)
-    one = find_study(campaign, name)
-    words = data if data is not None else str(one.origin.get("data", ""))
-    wanted = one.design.result.yields == "judgements"
-    found = collection_of(words) if words and wanted else None
-    done = export(campaign, one, output, found, pending=pending, links=links, combine=combine)
-    for line in done.said:
+    campaign = _open_campaign(folder)
+    selected = find_study(campaign, name)
+    words = data if data is not None else str(selected.origin.get("data", ""))
+    has_judgements = selected.design.result.yields == "judgements"
+    collection = collection_of(words) if words and has_judgements else None
+    summary = export_study(campaign, selected, output, collection, pending=pending, links=links, combine=combine)
+    for line in summary.messages:
         click.echo(line, err=True)
-    click.echo("\n".join(str(done.folder / file) for file in done.files))
-    for line in done.next:
+    click.echo("\n".join(str(summary.folder / file) for file in summary.files))
+    for line in summary.next_commands:
         click.echo(f"next: {line}", err=True)
 
 
 @study.command("verify")
 @click.argument("folder", type=FOLDER)
 def verify_command(folder: Path) -> None:
-    """Check the chain of events, that the tables say what the events say, and that the pictures are those that were stored."""
-    from crossmatch.study.verify import verify
+    """Check that the answer log is unaltered and matches all tables.
 
-    for one in verify(_opened(folder)):
-        click.echo(f"{one.study}: {one.events:,} events, {one.answers:,} answers count, {one.pictures:,} pictures · {one.hash}")
+    Images are checked too.
+    """
+    from crossmatch.study.database.verification import verify
 
-
-@study.command("close")
-@click.argument("folder", type=FOLDER)
-@NAMED
-@click.option("--reopen", is_flag=True, help="Open it again instead.")
-def close_command(folder: Path, name: str, reopen: bool) -> None:
-    """Hand out no more HITs; what people have is still taken."""
-    from crossmatch.study.said import find_study
-    from crossmatch.study.verdicts import set_open
-
-    campaign = _opened(folder)
-    one: Study = find_study(campaign, name)
-    set_open(campaign, one.id, reopen)
-    click.echo(f"{one.name} is {'open' if reopen else 'closed'}")
+    for verified in verify(_open_campaign(folder)):
+        click.echo(
+            f"{verified.study}: {verified.events:,} events, {verified.answers:,} answers count or await review, "
+            f"{verified.images:,} images · {verified.last_hash}"
+        )
 
 
 @study.command("simulate")
 @click.argument("where")
-@NAMED
-@click.option("--people", type=click.IntRange(1, 1000), default=30, show_default=True, help="Artificial annotators.")
-@click.option("--accuracy", type=click.FloatRange(0, 1), default=0.9, show_default=True, help="Share of right choices.")
-@click.option("--spread", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="By which people's accuracies differ.")
-@click.option("--noise", type=click.FloatRange(0, 100), default=0.5, show_default=True, help="Standard deviation of sliders.")
-@click.option(
-    "--first", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of answers that are what comes first."
-)
-@click.option(
-    "--yes", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of answers that are the best grade."
-)
-@click.option("--lazy", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of HITs answered all alike.")
-@click.option("--dropout", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of HITs left unfinished.")
-@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=6.0, show_default=True, help="That an item takes a person.")
-@click.option(
-    "--wait", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="How long a second of work really takes."
-)
-@click.option(
-    "--truth", type=click.Path(path_type=Path), help="What is right, for data of your own: a csv (image, caption, grade)."
-)
-@click.option("--url", default="", help="A service of this campaign that runs already.")
-@click.option("--rehearse-here", "here", is_flag=True,
-              help="Also where real people are, or may be; what they hold stays theirs.")  # fmt: skip
-@click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after so many seconds.  [default: when all is done]")
+@STUDY
+@click.option("--people", type=click.IntRange(1, 1000), default=30, show_default=True, help="Number of artificial annotators.")
+@click.option("--accuracy", type=SHARE, default=0.9, show_default=True, help="Share of correct choices.")
+@click.option("--spread", type=SHARE, default=0.0, show_default=True, help="Spread of the accuracy between annotators.")
+@click.option("--noise", type=click.FloatRange(0, 100), default=0.5, show_default=True, help="Standard deviation of slider values.")
+@click.option("--first", type=SHARE, default=0.0, show_default=True, help="Share of answers that choose the first option.")
+@click.option("--yes", type=SHARE, default=0.0, show_default=True, help="Share of answers that choose the best grade.")
+@click.option("--lazy", type=SHARE, default=0.0, show_default=True, help="Share of HITs with the same answer to all items.")
+@click.option("--dropout", type=SHARE, default=0.0, show_default=True, help="Share of HITs that are left unfinished.")
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=6.0, show_default=True, help="Simulated seconds per item.")
+@click.option("--wait", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="Real seconds per simulated second.")
+@click.option("--truth", type=click.Path(path_type=Path), help="Correct grades of your own data: a csv (image, caption, grade).")
+@click.option("--url", default="", help="Address of a running service of this campaign.")
+@click.option("--rehearse-here", "allow_real_people", is_flag=True,
+              help="Allow a campaign in which real people may work; their HITs are not touched.")  # fmt: skip
+@click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after this many seconds.  [default: no limit]")
 @SEED
-def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float, here: bool,
-                     limit: float, seed: int, **habits: Any) -> None:  # fmt: skip
-    """Rehearse: artificial annotators answer through the real pages, in a campaign's folder or at the link of a study."""
-    from crossmatch.report.tables import Table, as_text
+def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float,
+                     allow_real_people: bool, limit: float, seed: int, **habits: Any) -> None:  # fmt: skip
+    """Rehearse a study with artificial annotators.
 
-    try:
-        from crossmatch.study.annotators import Habits
-        from crossmatch.study.simulate import simulate
-    except ImportError as error:
-        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
+    They answer through the real web pages. WHERE is the folder of a campaign or the link of a study.
+    """
+    from crossmatch.report.tables import Table, format_table
+    from crossmatch.study.simulation.simulate import simulate
+    from crossmatch.study.simulation.simulated_annotators import Habits
+
     place = where if where.startswith(("http://", "https://")) else Path(where)
-    found = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
-                     here=here, limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
+    summaries = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
+                         allow_real_people=allow_real_people, limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
     rows = tuple(
-        (one.study, f"{one.people}", f"{one.hits:,}", f"{one.answers:,}", _or_dash(one.accuracy, "%"), f"{one.dropouts}",
-         f"{one.errors}", _or_dash(one.left), _or_dash(one.review), f"{one.seconds:.1f}")
-        for one in found
-    )  # fmt: skip
-    heads = ("study", "people", "HITs", "answers", "% right", "left off", "errors", "open", "review", "seconds")
-    click.echo(as_text(Table("simulated", (heads,), rows, 1)))
-    for one in found:
-        if one.first_error:
-            click.echo(f"{one.study}: first error: {one.first_error}", err=True)
+        (
+            summary.study,
+            f"{summary.people}",
+            f"{summary.hits:,}",
+            f"{summary.answers:,}",
+            _or_dash(summary.accuracy, "%"),
+            f"{summary.dropouts}",
+            f"{summary.errors}",
+            _or_dash(summary.left),
+            _or_dash(summary.review),
+            f"{summary.seconds:.1f}",
+        )
+        for summary in summaries
+    )
+    heads = ("study", "people", "HITs", "answers", "% correct", "dropouts", "errors", "open", "review", "seconds")
+    click.echo(format_table(Table("simulated", (heads,), rows, 1)))
+    for summary in summaries:
+        if summary.first_error:
+            click.echo(f"{summary.study}: first error: {summary.first_error}", err=True)
 
 
 def _or_dash(number: float | None, unit: str = "") -> str:
-    """A number, or a share in per cent; a dash where there is none."""
+    """Format a number, or a share in per cent; None becomes a dash."""
     return "–" if number is None else f"{100 * number:.1f}" if unit == "%" else f"{number:,}"
 
 
-@study.command("demo")
-@click.option("-o", "--output", type=FOLDER, default=Path("study-demo"), show_default=True, help="Folder of the campaign.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True)
-@click.option("--no-serve", is_flag=True, help="Make the campaign, and do not open it.")
-@click.pass_context
-def demo_command(ctx: click.Context, output: Path, port: int, no_serve: bool) -> None:
-    """A small study of each preset on the embedded world, ready to be tried in a browser."""
-    try:
-        from crossmatch.study.demo import make_demo
-    except ImportError as error:
-        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
-    make_demo(output).close()
-    if no_serve:
-        click.echo(f"{output} · crossmatch study serve {quote(str(output))}")
-    else:
-        ctx.invoke(serve_command, folder=output, host="127.0.0.1", port=port, url="", log=False)
-
-
 @study.command("power")
-@click.option("--accuracy", type=click.FloatRange(0, 1), multiple=True, default=(0.9,), show_default=True,
-              help="Share of right answers of a person; several times for a mixed crowd.")  # fmt: skip
+@click.option("--accuracy", type=SHARE, multiple=True, default=(0.9,), show_default=True,
+              help="Share of correct answers of a person. Repeat it for a mixed crowd.")  # fmt: skip
 @click.option("--positive", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
-              help="Share of items of which the answer is yes.")  # fmt: skip
-@click.option("--items", type=click.IntRange(1, 100_000), default=200, show_default=True)
-@click.option("--most", type=click.IntRange(1, 30), default=9, show_default=True, help="People for each item, up to.")
-@click.option("--campaigns", type=click.IntRange(1, 10_000), default=100, show_default=True, help="That are drawn.")
+              help="Share of items whose correct answer is yes.")  # fmt: skip
+@click.option("--items", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Number of items.")
+@click.option("--most", type=click.IntRange(1, 30), default=9, show_default=True, help="Largest number of people per item.")
+@click.option("--campaigns", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of simulated campaigns.")
 @SEED
 def power_command(accuracy: tuple[float, ...], positive: float, items: int, most: int, campaigns: int, seed: int) -> None:
-    """How many people for each item? Campaigns of yes and no are drawn, and decided by each rule."""
-    from crossmatch.report.tables import Table, as_text
-    from crossmatch.study.power import power
+    """Estimate how many people each item needs.
 
-    found = power(
+    Simulates campaigns with yes/no questions and combines the answers by each rule.
+    """
+    from crossmatch.report.tables import Table, format_table
+    from crossmatch.study.simulation.power_analysis import power
+
+    estimates = power(
         list(accuracy), items=items, prior=(positive, 1 - positive), people=range(1, most + 1), campaigns=campaigns, seed=seed
     )
     rows = tuple(
-        (str(one.people), one.rule, f"{100 * one.right:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]", f"{100 * one.wrong:.1f}",
-         f"{100 * one.undecided:.1f}", f"±{50 * one.width:.1f}", f"{one.answers:,}")
-        for one in found
-    )  # fmt: skip
-    heads = ("people", "rule", "% right", "% wrong", "% undecided", "share of yes", "answers")
-    notes = ("in brackets: where 95 % of the campaigns lie; share of yes: half of its 95 % interval, among decided items",)
-    click.echo(as_text(Table(f"{items:,} items, drawn {campaigns:,} times", (heads,), rows, 2, notes)))
+        (
+            str(estimate.people),
+            estimate.rule,
+            f"{100 * estimate.right:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]",
+            f"{100 * estimate.wrong:.1f}",
+            f"{100 * estimate.undecided:.1f}",
+            f"±{50 * estimate.width:.1f}",
+            f"{estimate.answers:,}",
+        )
+        for estimate in estimates
+    )
+    heads = ("people", "rule", "% correct", "% wrong", "% undecided", "share of yes", "answers")
+    notes = ("Brackets: range of 95 % of the campaigns. Share of yes: half of its 95 % interval, among decided items.",)
+    click.echo(format_table(Table(f"{items:,} items, {campaigns:,} simulated campaigns", (heads,), rows, 2, notes)))

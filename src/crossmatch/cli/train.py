@@ -1,4 +1,4 @@
-"""`crossmatch train`: a system of the zoo by its recipe, and the two small models of the embedded world."""
+"""`crossmatch train`: train a recipe."""
 
 from __future__ import annotations
 
@@ -8,63 +8,18 @@ from typing import Any
 
 import click
 
-from crossmatch.cli.detector import train_detector_command
-from crossmatch.cli.folders import FOLDER
-from crossmatch.cli.stopped import goes_on
-
-PLACE = "RECIPE"  # the command that stands for all recipes
+from crossmatch.cli.base import FOLDER, Command, resumable
 
 
-class Recipes(click.Group):
-    """A group in which the name of every recipe, and every recipe file, is a command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from crossmatch.train.recipe import is_recipe
-
-        return super().get_command(ctx, PLACE if is_recipe(cmd_name) else cmd_name)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        from crossmatch.core.declared import nearest
-        from crossmatch.train.recipe import names
-
-        name = str(args[0])
-        if name == PLACE and not {"-h", "--help"} & set(args[1:]):
-            ctx.fail("RECIPE stands for the name of a recipe; `crossmatch train --list` lists them all.")
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            if name.endswith(".toml"):
-                ctx.fail(f"there is no recipe file {name}. Check the path.")
-            hint = nearest(name, [*names(), *(each for each in self.commands if each != PLACE)])
-            ctx.fail(f"No such command '{name}', and no such recipe. {hint} `crossmatch train --list` lists them all.")
-        return super().resolve_command(ctx, args)
-
-
-def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the recipes."""
-    if wanted and not ctx.resilient_parsing:
-        from crossmatch.report.tables import Table, as_text
-        from crossmatch.train.recipe import recipes
-
-        rows = tuple((r.name, r.family, r.paper, ", ".join(r.evaluated_by), r.about) for r in recipes().values())
-        notes = ("the paper published the system; `crossmatch train NAME -o FOLDER` trains it on the embedded world",)
-        click.echo(as_text(Table("recipes", (("name", "family", "paper", "evaluated by", "about"),), rows, 5, notes)))
-        ctx.exit()
-
-
-OUTPUT = click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the trained model.")
-IMAGES = click.option("--images", type=click.IntRange(20), help="Training scenes.  [default: the recipe's]")
-EPOCHS = click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
-SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-
-
-@click.group(cls=Recipes)
-@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the recipes, and stop.")
-def train() -> None:
-    """Train a model: one of the papers' systems by its recipe, or a small one of our own."""
-
-
-@train.command(PLACE)
-@OUTPUT
-@click.option("--data", default="diorama", show_default=True, help="diorama, collection:FOLDER, or precomp:FOLDER (SCAN's layout).")
+@click.command("train", cls=Command)
+@click.argument("recipe")
+@click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the trained model.")
+@click.option(
+    "--data",
+    default="diorama",
+    show_default=True,
+    help="diorama, collection:FOLDER, or precomp:FOLDER (SCAN's layout); detector: diorama, bivlc, trials:FILE.",
+)
 @click.option("--regions", type=click.Path(path_type=Path), help="Region features of the collection's images, from a file.")
 @click.option("--negatives", type=click.Path(path_type=Path), help="Hard negatives of the collection, for a recipe that has them.")
 @click.option("--validation", help="A collection to validate with.  [default: a tenth of the images]")
@@ -72,107 +27,98 @@ def train() -> None:
     "--size", default="default", show_default=True, help="Size of the world, for diorama: default, or tiny for a quick look."
 )
 @click.option("--images", type=click.IntRange(2), help="Images to train on, at most.  [default: the recipe's, or all]")
-@click.option("--epochs", type=click.IntRange(1), help="Passes over them.  [default: the recipe's]")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of all chance in it.  [default: the recipe's, which is 0]")
-@click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the computation; sums depend on them.  [default: 1]")
+@click.option("--epochs", type=click.IntRange(1), help="Passes over the images.  [default: the recipe's]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all random numbers.  [default: the recipe's, which is 0]")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 1024),
+    help="Threads of the computation; another number gives slightly different weights.  [default: 1]",
+)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the recipe, as in train.learning_rate=1e-3.")
 @click.option(
     "--begin",
     metavar="MODEL",
-    help="Folder of a trained model of the same family to begin with; for CLIP also hf:… or open_clip:….  [default: the recipe's "
-    "own, trained in OUTPUT/begin]",
+    help="Folder of a trained model of the same family to begin with; for CLIP also hf:… or open_clip:…; for detector any model "
+    "that embeds.  [default: the recipe's own, trained in OUTPUT/begin]",
 )
-@click.option("--restart", is_flag=True, help="Begin again, whatever the folder holds.")
+@click.option("--restart", is_flag=True, help="Replace an earlier training in the folder.")
 @click.option("--tensorboard", is_flag=True, help="Also write event files for TensorBoard.")
-@click.pass_context
-def train_recipe_command(ctx: click.Context, output: Path, data: str, regions: Path | None, negatives: Path | None,
-                         validation: str | None, size: str, images: int | None, epochs: int | None, seed: int | None,
-                         threads: int | None, overrides: tuple[str, ...], begin: str | None, restart: bool,
-                         tensorboard: bool) -> None:  # fmt: skip
-    """A system of the papers by its recipe (see --list), or by a recipe file of your own.
+def train(recipe: str, output: Path, data: str, regions: Path | None, negatives: Path | None, validation: str | None, size: str,
+          images: int | None, epochs: int | None, seed: int | None, threads: int | None, overrides: tuple[str, ...],
+          begin: str | None, restart: bool, tensorboard: bool) -> None:  # fmt: skip
+    """Train a model by its recipe.
 
-    The folder gets the model of the best epoch (model.json and weights) and log.csv. An interrupted training goes on when it is
-    started again with the same words, and ends with the same weights. A recipe that goes on from another one, as updown-scst from
-    updown, trains that first, unless --begin names a model; --set begin.train.epochs=3 changes that other one.
+    RECIPE is a name (`crossmatch list recipes`) or a TOML file of your own.
+
+    The folder gets the model of the best epoch (model.json and weights) and log.csv. Run the same command again to resume an
+    interrupted training; it ends with the same weights. Some recipes start from another one (updown-scst from updown), which is
+    trained first. Use --begin MODEL to skip that, or --set begin.KEY=VALUE to change it.
     """
-    from crossmatch.train.judge import FOUND
-    from crossmatch.train.sources import Asked
-    from crossmatch.train.zoo import train_zoo
+    from crossmatch.train.data.sources import DataOptions
+    from crossmatch.train.run_recipe import train_recipe
+    from crossmatch.train.validation import RETRIEVAL
 
-    given = {"images": images, "epochs": epochs, "seed": seed, "threads": threads}
-    changed = [f"train.{key}={value}" for key, value in given.items() if value is not None]
-    asked = Asked(size=size, validation=validation, regions=regions, negatives=negatives)
-    with goes_on(restart):
-        model = train_zoo(str(ctx.info_name), output, data=data, asked=asked, overrides=[*overrides, *changed], begin=begin,
-                          restart=restart, tensorboard=tensorboard, tell=lambda said: click.echo(said, err=True))  # fmt: skip
-    told = model.recipe
-    trials = hasattr(model, "caption_regions")  # a captioner looks at all pairs one by one
-    of_world = "diorama/bison" if trials else "diorama/retrieval"
-    small = "" if size == "default" or data != "diorama" else f" --size {size}"
-    task = of_world if data == "diorama" else data if data.startswith("collection:") else "TASK"
-    words = told.get("validated_by", FOUND.words)  # earlier folders did not say it
-    click.echo(
-        f"{output} · epoch {told['best_epoch']} of {told['epochs']}, {words} {told['validation']:.1f}{out_of(model, words)}"
-        f"{level(told['validation'], trials)} · "
-        f"crossmatch run -m {quote(str(getattr(model, 'name', output)))} -t {quote(task)}{small}"
-    )
+    settings = {"images": images, "epochs": epochs, "seed": seed, "threads": threads}
+    changed = [f"train.{key}={value}" for key, value in settings.items() if value is not None]
+    options = DataOptions(size=size, validation=validation, regions=regions, negatives=negatives)
+    with resumable(restart):
+        model = train_recipe(
+            recipe, output, data=data, options=options, overrides=[*overrides, *changed], begin=begin,
+            restart=restart, tensorboard=tensorboard, notify=lambda message: click.echo(message, err=True),
+        )  # fmt: skip
+    trained = model.recipe
+    if isinstance(trained["validation"], dict):  # a detector has one value per side
+        click.echo(_detector_line(model, output, data, size))
+        return
+    is_captioner = hasattr(model, "caption_regions")
+    label = trained.get("validated_by", RETRIEVAL.label)  # folders of earlier versions do not have it
+    value = f"{label} {trained['validation']:.1f}{best_possible(model, label)}{no_improvement(trained['validation'], is_captioner)}"
+    name = quote(str(getattr(model, "name", output)))
+    if trained.get("family") == "grounded":
+        next_command = f"crossmatch captions explain --grounder {name} --help"
+    else:
+        world_task = "diorama/bison" if is_captioner else "diorama/retrieval"  # a captioner scores all pairs one by one
+        task = world_task if data == "diorama" else data if data.startswith("collection:") else "TASK"
+        size_option = "" if size == "default" or data != "diorama" else f" --size {size}"
+        next_command = f"crossmatch run -m {name} -t {quote(task)}{size_option}"
+    click.echo(f"{output} · epoch {trained['best_epoch']} of {trained['epochs']}, {value} · {next_command}")
 
 
-def level(best: float, captioner: bool) -> str:
-    """What is to be said where no epoch was better than nothing.
+def _detector_line(detector: Any, output: Path, data: str, size: str) -> str:
+    accuracies = ", ".join(f"{side}s {value:.1f} %" for side, value in detector.recipe["validation"].items())
+    tasks = "diorama/bivlc,diorama/sugarcrepe" if data == "diorama" else data
+    size_option = f" --size {size}" if data == "diorama" and size != "default" else ""
+    return f"{output} · correct in validation: {accuracies} · crossmatch run -m {quote(str(output))} -t {quote(tasks)}{size_option}"
 
-    >>> level(0.0, captioner=False)
-    ', as in every epoch: the first is kept, and nothing was learnt that shows there'
+
+def no_improvement(best: float, is_captioner: bool) -> str:
+    """Explanation for a validation score of 0 in every epoch; empty otherwise.
+
+    >>> no_improvement(0.0, is_captioner=False)
+    '. Validation score did not improve in any epoch; the weights of the first one are kept'
     """
-    from crossmatch.train.judge import DIGITS
+    from crossmatch.train.validation import DIGITS
 
     if round(best, DIGITS) > 0:
         return ""
-    kept = "the one to which the true captions are likeliest" if captioner else "the first"
-    return f", as in every epoch: {kept} is kept, and nothing was learnt that shows there"
+    best_epoch = "the one with the highest likelihood of the true captions" if is_captioner else "the first one"
+    return f". Validation score did not improve in any epoch; the weights of {best_epoch} are kept"
 
 
-def out_of(model: Any, words: str) -> str:
-    """What the value by which an epoch was chosen would be at best, where it is a sum of per cents.
+def best_possible(model: Any, label: str) -> str:
+    """The highest possible validation score, if it is a sum of per cents.
 
-    Hits are three in each direction, and a model of texts has one. Of four choices, a collection whose negatives are texts has one.
+    There are three hit metrics per direction (two for small models); a model of texts has one direction. There are four choices per
+    trial, or one for a collection without negative images.
     """
-    from crossmatch.train.judge import CHOICES, FOUND
+    from crossmatch.train.run_recipe import SMALL_FAMILIES
+    from crossmatch.train.validation import RETRIEVAL, TRIALS
 
-    told = model.recipe
-    if words == FOUND.words:
+    recipe = model.recipe
+    if label == RETRIEVAL.label:
+        if recipe.get("family") in SMALL_FAMILIES:
+            return " of 400"
         return " of 600" if hasattr(model, "compare") else " of 300"
-    if words != CHOICES:
+    if label != TRIALS.label:
         return ""
-    return " of 100" if told["data"] != "diorama" and told["negatives"]["kind"] == "texts" else " of 400"
-
-
-@train.command("dual")
-@OUTPUT
-@IMAGES
-@EPOCHS
-@SEED
-def train_dual_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
-    """The small dual encoder on the embedded world: a CNN, a text tower of word trigrams and the in-batch contrastive loss."""
-    from crossmatch.train.dual import train_dual
-
-    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
-    train_dual(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch run -m {quote(str(output))} -t diorama/retrieval")
-
-
-@train.command("grounded")
-@OUTPUT
-@IMAGES
-@EPOCHS
-@SEED
-def train_grounded_command(output: Path, images: int | None, epochs: int | None, seed: int) -> None:
-    """The small grounding model on the embedded world: SCAN's attention between the things in a picture and the words."""
-    from crossmatch.train.grounded import train_grounded
-
-    given: dict[str, Any] = {key: value for key, value in (("images", images), ("epochs", epochs)) if value is not None}
-    train_grounded(output, seed=seed, **given)
-    click.echo(f"{output} · crossmatch captions explain --grounder {quote(str(output))} --help")
-
-
-train.add_command(train_detector_command)
+    return " of 100" if recipe["data"] != "diorama" and recipe["negatives"]["kind"] == "texts" else " of 400"

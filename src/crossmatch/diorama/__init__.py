@@ -1,0 +1,1 @@
+"""The embedded world: scenes, captions, pictures, and the truth about every pair."""

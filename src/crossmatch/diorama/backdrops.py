@@ -1,6 +1,6 @@
-"""Where a scene takes place: eight settings, each painted in a few variants that are made once and used again.
+"""Backdrops of the eight settings, each painted in a few variants that are cached.
 
-Lengths are thousandths of the picture's side. No kind appears in a setting, so that a backdrop never makes a caption true.
+Lengths are thousandths of the picture's side. No object kind appears in a backdrop, so it never makes a caption true.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from itertools import chain
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from .dice import Dice
+from crossmatch.diorama.random_choices import Dice
 
 RGB = tuple[int, int, int]
 VARIANTS = 6  # backgrounds of each setting; each is also used mirrored
 
 
 class Canvas:
-    """A background in the making, twice as fine as the finest picture; lengths are thousandths."""
+    """A background under construction, at twice the largest picture size; lengths are thousandths."""
 
     side = 512
 
@@ -51,7 +51,7 @@ class Canvas:
         self.pen.polygon(self.at(*chain.from_iterable(points)), fill=colour)
 
     def hills(self, base: int, height: int, colour: RGB, step: int = 260) -> None:
-        """A rolling skyline that stands on `base`."""
+        """A rolling skyline above `base`."""
         x = -self.dice.below(step)
         while x < 1000:
             width, rise = self.dice.between(step, step * 2), self.dice.between(height // 2, height)
@@ -59,7 +59,7 @@ class Canvas:
             x += width * 6 // 10
 
     def glow(self, x: int, y: int, radius: int, colour: RGB, strength: int = 90) -> None:
-        """A disc with a soft light around it."""
+        """A disc with a soft glow."""
         halo = Image.new("L", self.image.size)
         reach = radius * 3
         ImageDraw.Draw(halo).ellipse(self.at(x - reach, y - reach, x + reach, y + reach), fill=strength)
@@ -127,7 +127,7 @@ def _room(c: Canvas) -> None:
         c.box(x, 0, x + 26, 600, mix(wall, (255, 255, 255), 60))
     c.box(0, 586, 1000, 628, (244, 240, 230))  # the skirting board
     c.box(0, 624, 1000, 632, (140, 122, 104))
-    y, height, row = 632, 44, 0
+    y, height = 632, 44
     while y < 1000:
         plank = mix((176, 122, 74), (152, 98, 56), c.dice.below(200))
         c.box(0, y, 1000, y + height, plank)
@@ -135,7 +135,7 @@ def _room(c: Canvas) -> None:
             c.box(x, y, x + 330, y + height, mix(plank, (196, 144, 92), c.dice.below(130)))
             c.path([(x, y), (x, y + height)], (112, 70, 38), 4)
         c.path([(0, y), (1000, y)], (112, 70, 38), 4)
-        y, height, row = y + height, height + 16, row + 1
+        y, height = y + height, height + 16
 
 
 def _night(c: Canvas) -> None:

@@ -1,4 +1,4 @@
-"""Silhouettes: the glyphs of icon fonts, and drawings of our own pen where no second artist has one."""
+"""Silhouettes of objects: glyphs of icon fonts, and drawings of our own where no second font has one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.errors import MissingDependency
+from crossmatch.data.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -129,11 +129,11 @@ DRAWINGS: dict[str, tuple[str, ...]] = {
 
 
 def _folder() -> Path:
-    """Where qtawesome keeps its fonts. It is not imported: that would load Qt, and we need its files alone."""
-    found = importlib.util.find_spec("qtawesome")
-    if found is None or not found.submodule_search_locations:
-        raise MissingDependency("Pillow and qtawesome", "diorama")
-    return Path(found.submodule_search_locations[0]) / "fonts"
+    """Folder of qtawesome's fonts. The package is not imported, because it would load Qt."""
+    spec = importlib.util.find_spec("qtawesome")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependencyError("Pillow and qtawesome", "diorama")
+    return Path(spec.submodule_search_locations[0]) / "fonts"
 
 
 @cache
@@ -163,7 +163,7 @@ Point = tuple[float, float]
 
 
 def _smooth(points: list[Point]) -> list[Point]:
-    """The closed Catmull-Rom curve through `points`, eight steps from each to the next."""
+    """The closed Catmull-Rom curve through `points`, eight steps per segment."""
 
     def between(a: float, b: float, c: float, d: float, t: float) -> float:
         return b + t / 2 * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))

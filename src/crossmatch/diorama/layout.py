@@ -1,8 +1,8 @@
-"""Composing scenes: which things there are, where they stand, and which relations hold between them.
+"""Layout of scenes: which objects there are, where they are, and which relations hold between them.
 
-Every relation is *crisp*: a person who looks at the picture agrees with it. Left or right is said only of things whose
-centres are clearly apart, and no pair is ever half apart; "above" is said of things that are entirely higher and that
-fly or stand on something; "on" and "behind" are said only of pairs that were composed that way.
+Every relation is unambiguous: a viewer of the picture would agree with it. Left and right are used only for objects whose
+centres are clearly apart, and no pair is in between; "above" for objects that are entirely higher and fly or are on something;
+"on" and "behind" only for pairs that were placed that way.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from .dice import Dice
-from .kinds import KIND, KINDS, Kind
-from .scenes import COLOURS, SETTINGS, SIZES, Box, Scene, Thing
+from crossmatch.diorama.object_kinds import KIND, KINDS, Kind
+from crossmatch.diorama.random_choices import Dice
+from crossmatch.diorama.scenes import COLOURS, MAX_OBJECTS, SETTINGS, SIZES, Box, Scene, SceneObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TRIES = 4  # at composing the same groups
-MOST_THINGS = 8  # a set of things is one byte in `truth`
-MARGIN = 12  # free space between things that have nothing to do with each other
-CLEARANCE = 40  # free space between things one over the other: nothing seems to stand on what it only flies above
+TRIES = 4  # layouts of the same groups
+MARGIN = 12  # free space between unrelated objects
+CLEARANCE = 40  # vertical free space, so that flying objects do not seem to be on others
 
 Relation = tuple[str, int, int]
 
@@ -30,7 +29,7 @@ SIDE = {"small": 150, "medium": 230, "large": 350}  # √(width · height)
 LARGEST_SIDE = 130  # percent of SIDE
 TEXTURE_WEIGHTS = {"plain": 55, "striped": 23, "dotted": 22}
 GROUP_WEIGHTS = (12, 25, 25, 18, 11, 9)  # of 1 .. 6 groups
-COUNT_WEIGHTS = (58, 16, 9, 7, 5, 5)  # of 1 .. 6 things in a group
+COUNT_WEIGHTS = (58, 16, 9, 7, 5, 5)  # of 1 .. 6 objects in a group
 SIZE_WEIGHTS = {1: (26, 40, 34), 2: (46, 44, 10), 3: (75, 25, 0)}  # by the group's count; four and more are small
 CROWDED_COUNTS, CROWDED_SIZES, SUPPORT_SIZES = (84, 10, 6, 0, 0, 0), (60, 34, 6), (5, 40, 55)
 SCALE = {5: (88, 94), 6: (84, 90)}  # percent of SIDE, by count: five or six fit in a row only if they are a bit smaller
@@ -61,8 +60,8 @@ WATER = {"beach": (560, 640), "lake": (580, 800)}
 
 
 @dataclass(frozen=True)
-class Group:
-    """What a group's things have in common, before they have a place."""
+class SceneGroup:
+    """Common properties of the objects of a group, before they are placed."""
 
     number: int
     kind: Kind
@@ -76,89 +75,90 @@ class Group:
 
 
 @dataclass
-class Stage:
-    """The things placed so far, in the order of placing, with the relations they were composed for."""
+class SceneComposer:
+    """Objects placed so far, in order, with the relations for which they were placed."""
 
-    things: list[Thing] = field(default_factory=list)
+    objects: list[SceneObject] = field(default_factory=list)
     composed: list[Relation] = field(default_factory=list)
 
-    def place(self, things: Sequence[Thing], relation: str = "", other: int = -1) -> bool:
-        """Place all of `things`, each in `relation` to the thing number `other`, if every pair stays crisp."""
-        for at, thing in enumerate(things):
-            for i, old in enumerate([*self.things, *things[:at]]):
-                if not crisp(thing, old, relation if i == other else ""):
+    def place(self, items: Sequence[SceneObject], relation: str = "", other: int = -1) -> bool:
+        """Place all objects, each in `relation` to object number `other`, if every pair stays unambiguous."""
+        for number, item in enumerate(items):
+            for i, placed in enumerate([*self.objects, *items[:number]]):
+                if not is_unambiguous(item, placed, relation if i == other else ""):
                     return False
-        self.composed += [(relation, len(self.things) + i, other) for i in range(len(things)) if relation]
-        self.things += things
+        self.composed += [(relation, len(self.objects) + i, other) for i in range(len(items)) if relation]
+        self.objects += items
         return True
 
 
 # -- the geometry of relations
 
 
-def crisp(a: Thing, b: Thing, relation: str = "") -> bool:
-    """Whether a person sees at once how `a` and `b` stand to each other; `relation` is what they were composed for.
+def is_unambiguous(a: SceneObject, b: SceneObject, relation: str = "") -> bool:
+    """Whether a viewer sees at once how `a` and `b` are related; `relation` is the one for which they were placed.
 
-    With g the distance of the centres and W the sum of the widths, g ≤ W/6 is neither left nor right, g ≥ W/3 is left
-    or right, and what lies between is not crisp. If one of them flies or stands on something, it is entirely above or
-    below the other one, or overlaps it vertically by more than 30 % of the smaller height.
+    With g the distance of the centres and W the sum of the widths, g ≤ W/6 is neither left nor right, g ≥ W/3 is left or right,
+    and values between are ambiguous. If one of them flies or is on something, it must be entirely above or below the other, or
+    overlap it vertically by more than 30 % of the smaller height.
 
     >>> boxes = [Box(x, 700, x + 200, 900) for x in (0, 50, 250)]
-    >>> dog, *dogs = (Thing("dog", "red", "plain", "medium", box, 0, "ground") for box in boxes)
-    >>> [crisp(dog, other) for other in dogs]
+    >>> dog, *dogs = (SceneObject("dog", "red", "plain", "medium", box, 0, "ground") for box in boxes)
+    >>> [is_unambiguous(dog, other) for other in dogs]
     [False, True]
     """
     p, q = a.box, b.box
     gap, widths = 3 * abs(p.x0 + p.x1 - q.x0 - q.x1), (p.x1 - p.x0) + (q.x1 - q.x0)
     if widths < gap < 2 * widths:
         return False
-    wide = min(p.x1, q.x1) - max(p.x0, q.x0)
-    high = min(p.y1, q.y1) - max(p.y0, q.y0)
-    if high > 0 and (_elevated(a) or _elevated(b)) and 10 * high <= 3 * min(p.y1 - p.y0, q.y1 - q.y0):
+    overlap_x = min(p.x1, q.x1) - max(p.x0, q.x0)
+    overlap_y = min(p.y1, q.y1) - max(p.y0, q.y0)
+    if overlap_y > 0 and (_elevated(a) or _elevated(b)) and 10 * overlap_y <= 3 * min(p.y1 - p.y0, q.y1 - q.y0):
         return False
     if relation == "on":
-        return high == 0 and q.x0 <= p.x0 and p.x1 <= q.x1
+        return overlap_y == 0 and q.x0 <= p.x0 and p.x1 <= q.x1
     if relation == "behind":
-        width, height, hidden = p.x1 - p.x0, p.y1 - p.y0, 100 * wide * high
-        seen_standing = wide > 0 and high > 0 and 10 * wide <= 6 * width  # else it may seem to stand on the one in front
-        return seen_standing and 15 * width * height <= hidden <= 40 * width * height and height >= q.y1 - q.y0
-    return wide <= -MARGIN or (wide <= 0 and high <= -MARGIN) or high <= -CLEARANCE
+        width, height, hidden = p.x1 - p.x0, p.y1 - p.y0, 100 * overlap_x * overlap_y
+        # with a hidden base, `a` may seem to be on the object in front
+        has_visible_base = overlap_x > 0 and overlap_y > 0 and 10 * overlap_x <= 6 * width
+        return has_visible_base and 15 * width * height <= hidden <= 40 * width * height and height >= q.y1 - q.y0
+    return overlap_x <= -MARGIN or (overlap_x <= 0 and overlap_y <= -MARGIN) or overlap_y <= -CLEARANCE
 
 
-def _elevated(thing: Thing) -> bool:
-    return thing.footing in ("air", "on")
+def _elevated(item: SceneObject) -> bool:
+    return item.footing in ("air", "on")
 
 
-def relations_between(a: Thing, b: Thing) -> tuple[str, ...]:
-    """The relations of `a` to `b` that follow from their boxes: left of, right of, above, below.
+def relations_between(a: SceneObject, b: SceneObject) -> tuple[str, ...]:
+    """Relations of `a` to `b` that follow from their boxes: left of, right of, above, below.
 
-    >>> low = Thing("dog", "red", "plain", "small", Box(100, 700, 250, 850), 0, "ground")
-    >>> relations_between(low, Thing("bird", "red", "plain", "small", Box(400, 100, 550, 250), 1, "air"))
+    >>> low = SceneObject("dog", "red", "plain", "small", Box(100, 700, 250, 850), 0, "ground")
+    >>> relations_between(low, SceneObject("bird", "red", "plain", "small", Box(400, 100, 550, 250), 1, "air"))
     ('left of', 'below')
     """
     p, q = a.box, b.box
     gap, widths = 3 * (q.x0 + q.x1 - p.x0 - p.x1), (p.x1 - p.x0) + (q.x1 - q.x0)
-    holds = (
+    conditions = (
         ("left of", gap >= 2 * widths),
         ("right of", -gap >= 2 * widths),
         ("above", _elevated(a) and p.y1 <= q.y0),
         ("below", _elevated(b) and q.y1 <= p.y0),
     )
-    return tuple(name for name, true in holds if true)
+    return tuple(name for name, true in conditions if true)
 
 
-def all_relations(things: Sequence[Thing], composed: Sequence[Relation] = ()) -> frozenset[Relation]:
+def all_relations(objects: Sequence[SceneObject], composed: Sequence[Relation] = ()) -> frozenset[Relation]:
     """Every relation over all ordered pairs: those that follow from the boxes, and the `composed` ones."""
-    pairs = [(i, j) for i in range(len(things)) for j in range(len(things)) if i != j]
-    return frozenset([*composed, *((r, i, j) for i, j in pairs for r in relations_between(things[i], things[j]))])
+    pairs = [(i, j) for i in range(len(objects)) for j in range(len(objects)) if i != j]
+    return frozenset([*composed, *((r, i, j) for i, j in pairs for r in relations_between(objects[i], objects[j]))])
 
 
-# -- what there is
+# -- groups
 
 
 @cache
 def kinds_in(zone: str) -> tuple[Kind, ...]:
-    """The kinds of a zone; those that people photograph most, and those that can carry others, several times."""
+    """Kinds of a zone; frequently photographed kinds, and kinds that can carry others, are repeated."""
     return tuple(k for k in KINDS if zone in k.places for _ in range((1 + 3 * (k.name in COMMON)) * (1 + k.supports)))
 
 
@@ -167,8 +167,8 @@ def _perching_in(zone: str) -> tuple[Kind, ...]:
     return tuple(kind for kind in kinds_in(zone) if kind.perches)
 
 
-def extent(kind: Kind, size: str, percent: int) -> tuple[int, int]:
-    """Width and height of a thing of this size, `percent` of the usual."""
+def object_extent(kind: Kind, size: str, percent: int) -> tuple[int, int]:
+    """Width and height of an object of this size, scaled by `percent`."""
     side = SIDE[size] * percent  # in hundredths of a thousandth
     root = isqrt(round(kind.aspect * 1_000_000))  # 1000 · √(width / height)
     longest = SIDE[size] * LARGEST_SIDE  # also in hundredths
@@ -176,32 +176,32 @@ def extent(kind: Kind, size: str, percent: int) -> tuple[int, int]:
     return side * root // 100_000, side * 10 // root
 
 
-def _sample_group(dice: Dice, number: int, zone: str, kind: Kind, crowd: int, most: int) -> Group:
-    """A group of this kind; where there is a crowd of groups, they are smaller and most are of one thing."""
+def _sample_group(dice: Dice, number: int, zone: str, kind: Kind, crowd: int, most: int) -> SceneGroup:
+    """A group of this kind; if there are many groups, they are smaller and most have one object."""
     count = min(most, dice.weighted(range(1, 7), COUNT_WEIGHTS if crowd < 5 else CROWDED_COUNTS))
     weights = CROWDED_SIZES if count == 1 and crowd > 3 else SIZE_WEIGHTS.get(count, (1, 0, 0))
     if kind.supports and count == 1:
         weights = SUPPORT_SIZES
     size = dice.weighted(SIZES, weights)
-    width, height = extent(kind, size, dice.between(*SCALE.get(count, (94, 106))))
+    width, height = object_extent(kind, size, dice.between(*SCALE.get(count, (94, 106))))
     colour, texture = dice.pick(COLOURS), dice.weighted(tuple(TEXTURE_WEIGHTS), tuple(TEXTURE_WEIGHTS.values()))
-    return Group(number, kind, zone, colour, texture, size, count, width, height)
+    return SceneGroup(number, kind, zone, colour, texture, size, count, width, height)
 
 
-def _sample_groups(dice: Dice, setting: str) -> list[Group]:
-    """Groups that any wording can tell apart: two of one kind differ in colour or texture."""
+def _sample_groups(dice: Dice, setting: str) -> list[SceneGroup]:
+    """Groups that captions can distinguish: two of one kind differ in colour or texture."""
     zones, crowd = ZONE_WEIGHTS[setting], dice.weighted(range(1, 7), GROUP_WEIGHTS)
-    groups: list[Group] = []
+    groups: list[SceneGroup] = []
     for _ in range(3 * crowd):
-        free = MOST_THINGS - sum(group.count for group in groups)
+        free = MAX_OBJECTS - sum(group.count for group in groups)
         if len(groups) == crowd or not free:
             break
         zone = dice.weighted(tuple(zones), tuple(zones.values()))
         kind = dice.pick(kinds_in(zone))
-        if groups and groups[-1].kind.supports and dice.chance(70):  # something to put on it
+        if groups and groups[-1].kind.supports and dice.chance(70):  # put something on it
             zone = groups[-1].zone
             kind, free = dice.pick(_perching_in(zone)), min(free, 2)
-        elif groups and dice.chance(18):  # some more of the same kind: only the attributes tell them apart
+        elif groups and dice.chance(18):  # same kind, distinguished only by attributes
             zone, kind = groups[-1].zone, groups[-1].kind
         group = _sample_group(dice, len(groups), zone, kind, crowd, free)
         if all((group.kind, group.colour, group.texture) != (g.kind, g.colour, g.texture) for g in groups):
@@ -209,15 +209,15 @@ def _sample_groups(dice: Dice, setting: str) -> list[Group]:
     return groups
 
 
-# -- where it stands
+# -- placement
 
 
 def _bigger(size: str, than: str) -> bool:
     return SIZES.index(size) > SIZES.index(than)
 
 
-def _thing(dice: Dice, group: Group, x: int, bottom: int, footing: str) -> Thing:
-    return Thing(
+def _make_object(dice: Dice, group: SceneGroup, x: int, bottom: int, footing: str) -> SceneObject:
+    return SceneObject(
         group.kind.name,
         group.colour,
         group.texture,
@@ -226,30 +226,30 @@ def _thing(dice: Dice, group: Group, x: int, bottom: int, footing: str) -> Thing
         group.number,
         footing,
         mirrored=not group.kind.upright and dice.chance(50),
-        tilt=0 if group.kind.supports or footing == "on" else dice.between(-8, 8),  # what carries or is carried is level
+        tilt=0 if group.kind.supports or footing == "on" else dice.between(-8, 8),  # supports and carried objects are level
     )
 
 
-def _ground_row(dice: Dice, stage: Stage, groups: Sequence[Group], bottoms: tuple[int, int]) -> None:
-    """Pack groups side by side in random order with random gaps; what does not fit is dropped, the last one first."""
+def _ground_row(dice: Dice, stage: SceneComposer, groups: Sequence[SceneGroup], bottoms: tuple[int, int]) -> None:
+    """Place groups side by side in random order with random gaps; drop the last ones if they do not fit."""
     row = dice.shuffled(groups)
     while (spare := 960 - sum(g.count * (g.width + MARGIN) for g in row)) < 0:
         row.pop()
-    things = [(group, i) for group in row for i in range(group.count)]
-    gaps = [dice.between(1, 100 if i == 0 else 25) for _, i in things] + [dice.between(1, 100)]
+    members = [(group, i) for group in row for i in range(group.count)]
+    gaps = [dice.between(1, 100 if i == 0 else 25) for _, i in members] + [dice.between(1, 100)]
     x, depth = 20, 0
-    for (group, i), gap in zip(things, gaps, strict=False):
+    for (group, i), gap in zip(members, gaps, strict=False):
         depth = dice.between(*bottoms) if i == 0 else max(bottoms[0], min(bottoms[1], depth + dice.between(-20, 20)))
         x += spare * gap // sum(gaps)
-        stage.things.append(_thing(dice, group, x, depth, "ground"))
+        stage.objects.append(_make_object(dice, group, x, depth, "ground"))
         x += group.width + MARGIN
 
 
-def _put_on(dice: Dice, stage: Stage, group: Group) -> bool:
-    """Put one or two things on a bigger thing that carries nothing yet."""
+def _put_on(dice: Dice, stage: SceneComposer, group: SceneGroup) -> bool:
+    """Place one or two objects on a bigger object that carries nothing yet."""
     taken = {j for relation, _, j in stage.composed if relation == "on"}
-    for j in dice.shuffled(range(len(stage.things))):
-        support = stage.things[j]
+    for j in dice.shuffled(range(len(stage.objects))):
+        support = stage.objects[j]
         left, top, right, _ = support.box
         room = right - left - group.count * group.width
         if (
@@ -264,17 +264,17 @@ def _put_on(dice: Dice, stage: Stage, group: Group) -> bool:
         for _ in range(4):
             slack = room - (group.count - 1) * (step - group.width)
             x = left + (slack // 4 + dice.below(slack // 2 + 1) if slack > 0 else 0)
-            if stage.place([_thing(dice, group, x + i * step, top, "on") for i in range(group.count)], "on", j):
+            if stage.place([_make_object(dice, group, x + i * step, top, "on") for i in range(group.count)], "on", j):
                 return True
     return False
 
 
-def _put_behind(dice: Dice, stage: Stage, group: Group) -> bool:
-    """Put a single thing behind a thing of the ground row, partly hidden by it and by nothing else."""
+def _put_behind(dice: Dice, stage: SceneComposer, group: SceneGroup) -> bool:
+    """Place a single object behind one of the ground row, partly hidden only by it."""
     hidden = {i for relation, i, _ in stage.composed if relation == "behind"}
-    row = [j for j, thing in enumerate(stage.things) if thing.footing == "ground" and j not in hidden]
+    row = [j for j, item in enumerate(stage.objects) if item.footing == "ground" and j not in hidden]
     for j in dice.shuffled(row):
-        left, top, right, low = stage.things[j].box
+        left, top, right, low = stage.objects[j].box
         for _ in range(8 if group.height >= low - top else 0):
             bottom = dice.between(*BACK)
             area, high = group.width * group.height, max(1, bottom - top)
@@ -283,16 +283,16 @@ def _put_behind(dice: Dice, stage: Stage, group: Group) -> bool:
                 continue
             wide = dice.between(least, min(most, right - left))
             x = dice.pick((left - group.width + wide, right - wide))
-            if right - left <= most and dice.chance(50):  # the one in front stands wholly before it
+            if right - left <= most and dice.chance(50):  # the front object is within the width of the other
                 x = dice.between(right - group.width, left)
-            thing = _thing(dice, group, x, bottom, "ground")
-            if 20 <= x <= 980 - group.width and stage.place([thing], "behind", j):
+            item = _make_object(dice, group, x, bottom, "ground")
+            if 20 <= x <= 980 - group.width and stage.place([item], "behind", j):
                 return True
     return False
 
 
-def put_freely(dice: Dice, stage: Stage, group: Group, lows: tuple[int, int], rows: int) -> bool:
-    """Put a group in rows somewhere in the sky or on the water; `lows` bounds the bottom of the lowest row."""
+def place_freely(dice: Dice, stage: SceneComposer, group: SceneGroup, lows: tuple[int, int], rows: int) -> bool:
+    """Place a group in rows in the sky or on the water; `lows` bounds the bottom of the lowest row."""
     columns = -(-group.count // rows)
     step_x, step_y = group.width + MARGIN + dice.below(group.width // 3), group.height + CLEARANCE + 4
     slack = 960 - (columns - 1) * step_x - group.width
@@ -301,23 +301,23 @@ def put_freely(dice: Dice, stage: Stage, group: Group, lows: tuple[int, int], ro
     for _ in range(16):
         x, bottom = 20 + dice.below(slack + 1), dice.between(*lows)
         cells = [(x + i % columns * step_x, bottom - i // columns * step_y) for i in range(group.count)]
-        if stage.place([_thing(dice, group, *cell, FOOTING[group.zone]) for cell in cells]):
+        if stage.place([_make_object(dice, group, *cell, FOOTING[group.zone]) for cell in cells]):
             return True
     return False
 
 
-def _put_in_sky(dice: Dice, stage: Stage, group: Group) -> bool:
+def _put_in_sky(dice: Dice, stage: SceneComposer, group: SceneGroup) -> bool:
     rows = 2 if group.count > 3 else 1
     top, bottom = SKY
-    return put_freely(dice, stage, group, (top + rows * group.height + (rows - 1) * (CLEARANCE + 4), bottom), rows)
+    return place_freely(dice, stage, group, (top + rows * group.height + (rows - 1) * (CLEARANCE + 4), bottom), rows)
 
 
-def _plan(dice: Dice, groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Who stands in the ground row, on something, behind something, on the water, in the sky.
+def _plan(dice: Dice, groups: Sequence[SceneGroup]) -> dict[str, list[SceneGroup]]:
+    """Assign groups to the ground row, on something, behind something, the water, and the sky.
 
-    Only what has a chance is planned: a bigger thing to stand on, a thing that is not taller to stand behind.
+    Only feasible places are chosen: a bigger object to be on, an object that is not taller to be behind.
     """
-    places: dict[str, list[Group]] = {"row": [], "on": [], "behind": [], "water": [], "air": []}
+    places: dict[str, list[SceneGroup]] = {"row": [], "on": [], "behind": [], "water": [], "air": []}
     grounded = [g for g in groups if FOOTING[g.zone] == "ground"]
     supports = [g for g in grounded if g.kind.supports]
     for g in groups:
@@ -338,42 +338,42 @@ def _plan(dice: Dice, groups: Sequence[Group]) -> dict[str, list[Group]]:
     return places
 
 
-def compose(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
-    """Place the ground row, then what stands on it and behind it, then water and sky; drop what finds no place."""
-    plan, stage = _plan(dice, groups), Stage()
+def compose(dice: Dice, setting: str, groups: Sequence[SceneGroup]) -> SceneComposer:
+    """Place the ground row, then objects on it and behind it, then water and sky; drop groups without a free place."""
+    plan, stage = _plan(dice, groups), SceneComposer()
     _ground_row(dice, stage, plan["row"], SHORE.get(setting, GROUND))
     for group in plan["on"]:
         _put_on(dice, stage, group)
     for group in plan["behind"]:
         _put_behind(dice, stage, group)
     for group in plan["water"]:
-        put_freely(dice, stage, group, WATER[setting], rows=1)
+        place_freely(dice, stage, group, WATER[setting], rows=1)
     for group in plan["air"]:
         _put_in_sky(dice, stage, group)
     return stage
 
 
-def _best(dice: Dice, setting: str, groups: Sequence[Group]) -> Stage:
-    """The first of a few compositions in which every group found a place, or the one with the most things."""
-    best = Stage()
+def _best(dice: Dice, setting: str, groups: Sequence[SceneGroup]) -> SceneComposer:
+    """The first of a few layouts in which every group has a place, or the one with the most objects."""
+    best = SceneComposer()
     for _ in range(TRIES):
         stage = compose(dice, setting, groups)
-        if len(stage.things) > len(best.things):
+        if len(stage.objects) > len(best.objects):
             best = stage
-        if len(best.things) == sum(group.count for group in groups):
+        if len(best.objects) == sum(group.count for group in groups):
             break
     return best
 
 
-def _depth(stage: Stage, i: int) -> tuple[int, int]:
-    """Back to front: sky, water, what is behind, the ground row by its bottoms, what stands on other things."""
-    thing = stage.things[i]
+def _depth(stage: SceneComposer, i: int) -> tuple[int, int]:
+    """Drawing order, back to front: sky, water, hidden objects, the ground row by its bottoms, carried objects."""
+    item = stage.objects[i]
     hidden = any(relation == "behind" and i == a for relation, a, _ in stage.composed)
-    return (1 if hidden else {"air": 0, "water": 0, "ground": 2, "on": 3}[thing.footing], thing.box.y1)
+    return (1 if hidden else {"air": 0, "water": 0, "ground": 2, "on": 3}[item.footing], item.box.y1)
 
 
 def sample_scene(*seed: object) -> Scene:
-    """A random scene: 1 to 6 groups, at most 8 things, standing where they could stand, every relation crisp.
+    """A random scene: 1 to 6 groups, at most 8 objects in plausible places, with unambiguous relations.
 
     The same seed gives the same scene on every machine.
 
@@ -384,16 +384,16 @@ def sample_scene(*seed: object) -> Scene:
     dice = Dice("scene", *seed)
     setting = dice.pick(SETTINGS)
     stage = _best(dice, setting, _sample_groups(dice, setting))
-    while not stage.things:
+    while not stage.objects:
         stage = _best(dice, setting, _sample_groups(dice, setting))
-    return finished(setting, stage, dice.between(75, 115), dice.bits() >> 1)
+    return finish_scene(setting, stage, dice.between(75, 115), dice.bits() >> 1)
 
 
-def finished(setting: str, stage: Stage, light: int, seed: int) -> Scene:
-    """The scene of the things on stage, from back to front, with all their relations."""
-    order = sorted(range(len(stage.things)), key=lambda i: (*_depth(stage, i), i))
+def finish_scene(setting: str, stage: SceneComposer, light: int, seed: int) -> Scene:
+    """The scene of the placed objects, from back to front, with all their relations."""
+    order = sorted(range(len(stage.objects)), key=lambda i: (*_depth(stage, i), i))
     new = {old: i for i, old in enumerate(order)}
-    numbers = {g: n for n, g in enumerate(dict.fromkeys(thing.group for thing in stage.things))}  # no gaps
-    things = tuple(replace(stage.things[i], group=numbers[stage.things[i].group]) for i in order)
+    numbers = {g: n for n, g in enumerate(dict.fromkeys(item.group for item in stage.objects))}  # no gaps
+    objects = tuple(replace(stage.objects[i], group=numbers[stage.objects[i].group]) for i in order)
     composed = [(relation, new[i], new[j]) for relation, i, j in stage.composed]
-    return Scene(setting, things, all_relations(things, composed), light, seed)
+    return Scene(setting, objects, all_relations(objects, composed), light, seed)

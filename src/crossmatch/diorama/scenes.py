@@ -1,4 +1,4 @@
-"""What a scene is: things in boxes, the relations between them, and where it all takes place."""
+"""Scenes of diorama: objects in boxes, relations between them, a setting, and the regions of the picture."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ TEXTURES = ("plain", "striped", "dotted")
 SIZES = ("small", "medium", "large")
 SETTINGS = ("beach", "street", "room", "night", "meadow", "desert", "snow", "lake")
 RELATIONS = ("left of", "right of", "above", "below", "on", "behind")
+MAX_OBJECTS = 8  # of a scene: a set of objects is one byte in `truth`
+THOUSANDTHS = 1000  # the unit of boxes
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+
+Region = tuple[float, float, float, float]
 
 
 class Box(NamedTuple):
-    """Left, top, right, bottom in thousandths of the picture's side; y grows downwards."""
+    """Left, top, right and bottom in thousandths of the picture's side; y grows downwards."""
 
     x0: int
     y0: int
@@ -22,8 +27,8 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Thing:
-    """One drawn object. Things of one group share kind, colour, texture and size; their number is the group's count."""
+class SceneObject:
+    """One drawn object. Objects of a group share kind, colour, texture and size; their number is the count of the group."""
 
     kind: str
     colour: str
@@ -31,21 +36,42 @@ class Thing:
     size: str
     box: Box
     group: int
-    footing: str  # "ground", "water", "air" or "on" (standing on another thing)
+    footing: str  # "ground", "water", "air" or "on" (another object)
     mirrored: bool = False
     tilt: int = 0  # degrees, counter-clockwise
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A setting, its things from back to front (the order of drawing), and every relation that holds.
+    """A setting, its objects from back to front (the drawing order), and every relation that holds.
 
-    `relations` holds `(relation, i, j)`: thing i is left of / right of / above / below / on / behind thing j.
-    `light` is the brightness in percent; `seed` feeds the noise of the picture.
+    Attributes:
+        setting: One of `SETTINGS`.
+        objects: The objects.
+        relations: Triples (relation, i, j): object i is left of / right of / above / below / on / behind object j.
+        light: Brightness in percent.
+        seed: Seed of the picture's noise.
     """
 
     setting: str
-    things: tuple[Thing, ...]
+    objects: tuple[SceneObject, ...]
     relations: frozenset[tuple[str, int, int]]
     light: int
     seed: int
+
+
+def regions(scene: Scene) -> tuple[Region, ...]:
+    """The whole picture, which shows the setting, then the box of each object in drawing order.
+
+    A region is left, top, right and bottom in fractions of the picture. A tilted object (by at most 8 degrees) reaches slightly
+    beyond its box, and an object behind another is partly hidden. Each object of a group has its own region.
+
+    Every drawn picture has its regions in `picture.info["regions"]`, for models that use regions. Pillow keeps them when a
+    picture is copied, converted or resized, where they stay valid; drop them after cropping, rotating or mirroring.
+
+    >>> dog = SceneObject("dog", "red", "plain", "small", Box(100, 700, 250, 850), 0, "ground")
+    >>> regions(Scene("beach", (dog,), frozenset(), 100, seed=4))
+    ((0.0, 0.0, 1.0, 1.0), (0.1, 0.7, 0.25, 0.85))
+    """
+    boxes = (item.box for item in scene.objects)
+    return (WHOLE, *((x0 / THOUSANDTHS, y0 / THOUSANDTHS, x1 / THOUSANDTHS, y1 / THOUSANDTHS) for x0, y0, x1, y1 in boxes))

@@ -1,4 +1,4 @@
-"""A world: scenes, five captions each, their pictures, and the truth about all pairs."""
+"""A diorama: scenes, five captions each, pictures, and the truth about all pairs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crossmatch.core.arrays import BoolArray
-from crossmatch.core.collection import Collection
-from crossmatch.core.errors import WrongWords
-from crossmatch.core.progress import track
-
-from .grammar import describe
-from .layout import sample_scene
-from .meaning import Caption
-from .scenes import Scene
-from .truth import truth
+from crossmatch.data.arrays import BoolArray
+from crossmatch.data.collection import Collection
+from crossmatch.data.errors import UsageError
+from crossmatch.data.io.progress import track
+from crossmatch.diorama.caption_grammar import describe
+from crossmatch.diorama.caption_meaning import Caption
+from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.scenes import Scene
+from crossmatch.diorama.truth import truth
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,7 +29,17 @@ CAPTIONS_PER_SCENE = 5
 
 @dataclass(frozen=True, eq=False)
 class Diorama:
-    """One split of the embedded world. Scene n depends on the seed, the split and n alone: a larger split begins alike.
+    """One split of the embedded world.
+
+    Scene n depends only on the seed, the split and n, so larger splits start with the same scenes.
+    `Diorama.make("test")` generates 1,000 scenes, and `Diorama.make("test", size="tiny")` the first 50 of them.
+
+    Attributes:
+        split: The name of the split: train, val or test.
+        scenes: The scenes, in the order of their numbers.
+        captions: The captions of all scenes, five for each.
+        style: The drawing style of the pictures.
+        seed: The seed of scenes and captions.
 
     >>> small = Diorama.make("test", images=3)
     >>> len(small.captions), small.collection.image_ids[0]
@@ -56,13 +65,13 @@ class Diorama:
         style: str = "camera",
     ) -> Diorama:
         if split not in SPLITS:
-            raise WrongWords(f"the world has no split {split!r}; it has {', '.join(SPLITS)}.")
+            raise UsageError(f"Unknown diorama split {split!r}. Choose one of {', '.join(SPLITS)}.")
         if size not in SIZES:
-            raise WrongWords(f"the world has no size {size!r}; it comes as {', '.join(SIZES)}.")
+            raise UsageError(f"Unknown diorama size {size!r}. Choose one of {', '.join(SIZES)}.")
         numbers = range(SIZES[size][split] if images is None else images)
         scenes: list[Scene] = []
         captions: list[Caption] = []
-        for n in track(numbers, f"imagining the {split} scenes"):
+        for n in track(numbers, f"generating the {split} scenes"):
             scene = sample_scene("diorama", seed, split, n)
             scenes.append(scene)
             captions += describe(scene, "diorama", seed, split, n)
@@ -72,30 +81,31 @@ class Diorama:
     def collection(self) -> Collection:
         ids = [f"{self.split}-{n:05d}" for n in range(len(self.scenes))]
         owners = np.repeat(np.arange(len(ids)), CAPTIONS_PER_SCENE)
-        place = {name: n for n, name in enumerate(ids)}
+        index = {name: n for n, name in enumerate(ids)}
         return Collection(
             image_ids=np.asarray(ids),
             caption_ids=np.asarray([f"{ids[i]}#{n}" for i in range(len(ids)) for n in range(CAPTIONS_PER_SCENE)]),
             captions=tuple(c.text for c in self.captions),
             links=np.stack([owners, np.arange(len(owners))], axis=1),
-            open_image=lambda name: self.picture(place[name]),
+            open_image=lambda name: self.picture(index[name]),
         )
 
     @cached_property
     def truth(self) -> BoolArray:
-        """Whether caption (column) is true of scene (row), for every pair."""
+        """Whether a caption (column) is true of a scene (row), for every pair."""
         return truth(self.scenes, self.captions)
 
     def picture(self, n: int, pixels: int = 256) -> Image:
-        from .draw import draw
+        from crossmatch.diorama.drawing import draw
 
         return draw(self.scenes[n], self.style, pixels)
 
     def digest(self) -> str:
-        """Sixteen hexadecimal digits of all scenes and captions: equal on every machine."""
+        """Sixteen hexadecimal digits of all scenes and captions, equal on every machine."""
         digest = hashlib.sha256()
         for scene in self.scenes:
-            digest.update(repr((scene.setting, scene.things, sorted(scene.relations), scene.light, scene.seed)).encode())
+            content = repr((scene.setting, scene.objects, sorted(scene.relations), scene.light, scene.seed))
+            digest.update(content.replace("SceneObject(", "Thing(").encode())  # the name when digests were first written
         for caption in self.captions:
             digest.update(repr((caption.text, caption.meaning)).encode())
         return digest.hexdigest()[:16]

@@ -1,1 +1,1 @@
-"""Pure functions over arrays, and the table that declares them."""
+"""Metrics as pure functions over arrays, and the table that declares them."""

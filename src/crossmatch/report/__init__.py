@@ -1,0 +1,1 @@
+"""Tables, plots, comparisons and HTML reports of results."""

@@ -1,9 +1,9 @@
-"""Fine-tune a CLIP that somebody else trained, of open_clip or transformers, by the recipes and the loop of our own CLIP.
+"""Fine-tuning of CLIP models of open_clip or transformers, with the recipes and the loop of the zoo's CLIP.
 
     crossmatch train clip-in-batch --begin open_clip:ViT-B-32,openai --data collection:FOLDER -o runs/mine
 
-Its images are the library's own preprocessed pictures, its texts the library's own tokens; the loss is that of the recipe. What
-comes out is loaded again as what went in: `hf:runs/mine`, or `open_clip:ARCHITECTURE,runs/mine/open_clip.pt,ACTIVATION`.
+Images and texts are preprocessed by the library; the loss is that of the recipe. The result is loaded by the same library:
+`hf:runs/mine`, or `open_clip:ARCHITECTURE,runs/mine/open_clip.pt,ACTIVATION`.
 """
 
 from __future__ import annotations
@@ -12,200 +12,175 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from crossmatch.core.arrays import IntArray
-from crossmatch.core.errors import CrossmatchError, MissingDependency, WrongWords
-from crossmatch.core.whole import whole_file
-from crossmatch.models import FINE_TUNED, HERE
-from crossmatch.models.checkpoint import require_finite
-from crossmatch.train.checkpoints import Checkpoints, Identity, alone, require_same
-from crossmatch.train.data import TrainingSet
-from crossmatch.train.foreign import AT_ONCE, FineTuned, begun_with, require_free
-from crossmatch.train.judge import validated_by
-from crossmatch.train.loop import EVERY, Training, fit, judged_by_kind
-from crossmatch.train.objectives import objective
-from crossmatch.train.recipe import Recipe
-from crossmatch.train.sources import Asked, source
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.models import FINE_TUNED_FILE, FOLDER_PLACEHOLDER
+from crossmatch.models.files.checkpoint_files import require_finite
+from crossmatch.train.checkpoints import Checkpoints, TrainingIdentity, ignore_message, require_same_training
+from crossmatch.train.data.sources import DataOptions, open_source
+from crossmatch.train.data.training_set import PixelStore, TrainingSet
+from crossmatch.train.external_clip import EMBEDDING_BATCH, FineTunedModel, load_external_model, require_no_foreign_model
+from crossmatch.train.loop import CHECKPOINT_SECONDS, fit
+from crossmatch.train.objectives import make_objective
+from crossmatch.train.output_folder import explain_write_errors, lock_folder
+from crossmatch.train.recipe import TrainingRecipe
+from crossmatch.train.validation import choose_metric, validate
+from crossmatch.train.zoo_training import ZooTraining
 
-try:
-    import torch
-    from torch import Tensor
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
-
-FAMILY = "clip"  # of the recipes by which it is done
-TOLD = FINE_TUNED  # written last: what the folder holds, and how it came about
-NAMED = re.compile(rf"hf:{HERE}|open_clip:([^,]+,|local-dir:){HERE}")  # what a model is called in it
+FAMILY = "clip"  # of the recipes that can fine-tune
+# Names of a model in `FINE_TUNED_FILE`.
+MODEL_NAME = re.compile(rf"hf:{FOLDER_PLACEHOLDER}|open_clip:([^,]+,|local-dir:){FOLDER_PLACEHOLDER}")
 
 
-# -- how good it is
+# -- validation
 
 
-@dataclass(frozen=True, eq=False)
-class _Embedded:
-    """Pictures that were embedded some at a time, in the place of the pictures: all of them at once would fill the memory."""
-
-    vectors: Tensor
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def take(self, indices: IntArray) -> Tensor:
-        return self.vectors[torch.from_numpy(np.asarray(indices, dtype=np.int64))]
-
-
-class _ByVectors(FineTuned):
-    """The same model, which is given vectors of pictures."""
+class _EmbeddedModel(FineTunedModel):
+    """The same model with embeddings as inputs, because the images would not fit into memory all at once."""
 
     def embed(self, pixels: Tensor) -> Tensor:
         return pixels
 
 
-def judged_in_parts(model: FineTuned, held: TrainingSet) -> dict[str, float]:
-    """As the loop judges any model, with few pictures in memory."""
+def validate_in_batches(model: FineTunedModel, validation: TrainingSet) -> dict[str, float]:
+    """Validate a model with few images in memory at a time."""
     model.net.eval()
-    places = np.arange(len(held.store))
-    found = [model.embed(held.store.take(places[at : at + AT_ONCE])) for at in range(0, len(places), AT_ONCE)]  # type: ignore[arg-type]
-    given = _ByVectors(model.name, model.signature, model.match, model.preparation, model.write)
-    return judged_by_kind(given, replace(held, store=_Embedded(torch.cat(found))))
+    numbers = np.arange(len(validation.store))
+    batches = [numbers[first : first + EMBEDDING_BATCH] for first in range(0, len(numbers), EMBEDDING_BATCH)]
+    vectors = torch.cat([model.embed(validation.store.take(batch)) for batch in batches])  # type: ignore[arg-type]
+    embedded = _EmbeddedModel(model.name, model.signature, model.match, model.preparation, model.write)
+    return validate(embedded, replace(validation, store=PixelStore(vectors.numpy())))
 
 
-# -- from words to a folder
+# -- training
 
 
 def fine_tune(
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     output: Path | str,
     begin: str,
     *,
     data: str,
-    asked: Asked | None = None,
+    options: DataOptions | None = None,
     restart: bool = False,
     tensorboard: bool = False,
-    tell: Callable[[str], object] = lambda said: None,
-    every: float = EVERY,
-) -> FineTuned:
-    """The model named `begin`, trained further by this recipe on these data, saved so that `-m` loads it: its `name` says how.
+    notify: Callable[[str], object] = ignore_message,
+    every: float = CHECKPOINT_SECONDS,
+) -> FineTunedModel:
+    """Fine-tune a model of another library; the result's `name` loads it with `-m`.
 
-    Interrupted trainings go on, finished ones are loaded, and a folder of another recipe, other data or another beginning is
-    refused unless `restart`, as with every recipe.
+    As with every recipe, an interrupted training resumes, a finished one is loaded, and a folder with another recipe, other data or
+    another original model is refused unless `restart`. The arguments are those of `train_recipe`; `begin` is hf:… or open_clip:….
     """
-    folder, asked = Path(output), asked or Asked()
-    _require(recipe, begin, data, asked)
-    require_free(folder, TOLD)
-    with alone(folder):
-        model = begun_with(begin)
-        images, judged = asked.images or recipe.train.images or None, recipe.train.validation
-        wanted = replace(asked, images=images, judged=judged, hard=recipe.negatives)
-        held = source(data, {"kind": "pictures", "prepare": model.preparation}, wanted)
-        identity = Identity(_digest(recipe, model), held.digest)
-        checkpoints = Checkpoints(folder, identity, tell)
+    folder, options = Path(output), options or DataOptions()
+    _require_valid_options(recipe, begin, data, options)
+    require_no_foreign_model(folder, FINE_TUNED_FILE)
+    with lock_folder(folder):
+        model = load_external_model(begin)
+        source = open_source(data, {"kind": "pictures", "prepare": model.preparation}, options.for_recipe(recipe))
+        identity = TrainingIdentity(_hash_recipe(recipe, model), source.digest)
+        checkpoints = Checkpoints(folder, identity, notify)
         if restart:
             _clear(folder, checkpoints)
-        finished = _finished(folder, identity)
+        finished = _load_finished(folder, identity)
         if finished is not None:
-            tell(f"{folder} holds the finished model of this recipe and these data; nothing is left to train")
-            checkpoints.drop()
+            notify(f"{folder} contains the finished model of this recipe and these data; there is nothing left to train.")
+            checkpoints.delete()
             return finished
-        train, validation = held.load()
-        options = dict(recipe.objective)
-        training = Training(model, objective(options.pop("name"), train), options, train, validation, recipe.train, judged_in_parts)
+        train, validation = source.load()
+        loss_options = dict(recipe.objective)
+        objective = make_objective(loss_options.pop("name"), train)
+        training = ZooTraining(model, objective, loss_options, train, validation, recipe.train, validate_in_batches)
         state = fit(training, checkpoints, tensorboard=tensorboard, every=every)
         model.recipe = {
-            "name": recipe.name, "hash": identity.recipe, "data": held.name, "data_hash": identity.data,
+            "name": recipe.name, "hash": identity.recipe, "data": source.name, "data_hash": identity.data,
             "begin": {"name": begin, "signature": model.signature}, "best_epoch": state.best_epoch, "epochs": state.epoch,
-            "validation": state.best, "validated_by": validated_by(model, validation), **_told(recipe),
+            "validation": state.best, "validated_by": choose_metric(model, validation).label, **_relevant_settings(recipe),
         }  # fmt: skip
         _save(model, folder)
-        checkpoints.drop()
+        checkpoints.delete()
     return model
 
 
-def _require(recipe: Recipe, begin: str, data: str, asked: Asked) -> None:
+def _require_valid_options(recipe: TrainingRecipe, begin: str, data: str, options: DataOptions) -> None:
     if recipe.family != FAMILY:
-        raise WrongWords(
-            f"the recipe {recipe.name} is of the family {recipe.family!r}; {begin} is fine-tuned by those of {FAMILY!r}: "
+        raise UsageError(
+            f"--begin {begin}: the recipe {recipe.name} is of the family {recipe.family!r}; fine-tuning needs one of {FAMILY!r}: "
             "clip-in-batch, clip-hard-texts or clip-hard-pairs."
         )
     if data.startswith("precomp:"):
-        raise WrongWords(
-            f"{begin} looks at pictures, and {data} has regions alone. Name others: --data collection:FOLDER, or diorama"
-        )
-    if asked.regions is not None:
-        raise WrongWords(f"{begin} looks at pictures, not at regions. Leave --regions out.")
+        raise UsageError(f"--data {data}: {begin} needs pictures, not regions. Use --data collection:FOLDER or diorama.")
+    if options.regions is not None:
+        raise UsageError(f"--regions does not apply, because {begin} uses pictures. Remove it.")
 
 
-def _told(recipe: Recipe) -> dict[str, Any]:
-    """What the weights depend on, of the recipe: sizes and regions are those of the network that it begins with."""
-    return {key: value for key, value in recipe.told().items() if key not in ("model", "features")}
+def _relevant_settings(recipe: TrainingRecipe) -> dict[str, Any]:
+    """The settings that the weights depend on; sizes and regions are those of the original network."""
+    return {key: value for key, value in recipe.as_table().items() if key not in ("model", "features")}
 
 
-def _digest(recipe: Recipe, model: FineTuned) -> str:
-    told = json.dumps([_told(recipe), model.weights, model.preparation.words], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+def _hash_recipe(recipe: TrainingRecipe, model: FineTunedModel) -> str:
+    facts = json.dumps([_relevant_settings(recipe), model.weights, model.preparation.description], sort_keys=True)
+    return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
-def _finished(folder: Path, identity: Identity) -> FineTuned | None:
-    """The finished model in a folder, if it is of the same training; of another, it is refused. Half a model is none."""
+def _load_finished(folder: Path, identity: TrainingIdentity) -> FineTunedModel | None:
+    """Load the finished model of a folder, if it is complete; one of another training is refused."""
+    path = folder / FINE_TUNED_FILE
     try:
-        told: Mapping[str, Any] = json.loads((folder / TOLD).read_bytes())
-        found = Identity(str(told["recipe"]["hash"]), str(told["recipe"]["data_hash"]))
-        name, weights = str(told["name"]), str(told["weights"])
+        description: Mapping[str, Any] = json.loads(path.read_bytes())
+        saved = TrainingIdentity(str(description["recipe"]["hash"]), str(description["recipe"]["data_hash"]))
+        name, weights = str(description["name"]), str(description["weights"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    require_same(found, identity, folder, "the finished model")
-    if not NAMED.match(name):
+    require_same_training(saved, identity, folder, "the finished model")
+    if not MODEL_NAME.match(name):
         raise CrossmatchError(
-            f"{folder / TOLD} calls the model {name!r:.80}; hf:{HERE} or open_clip:…{HERE}… was expected. Write its name there, or "
-            "train it again: --restart"
+            f"{path} has name = {name!r:.80}; expected hf:{FOLDER_PLACEHOLDER} or open_clip:…{FOLDER_PLACEHOLDER}…. Correct it, or "
+            "train the model again with --restart."
         )
     try:
-        model = begun_with(_called(name, folder))
+        model = load_external_model(_fill_in_folder(name, folder))
     except CrossmatchError:
         return None
-    model.recipe = dict(told["recipe"])
+    model.recipe = dict(description["recipe"])
     model.match.eval()
     return model if model.weights == weights else None
 
 
-def _called(name: str, folder: Path) -> str:
-    """What a model is called that is in this folder.
+def _fill_in_folder(name: str, folder: Path) -> str:
+    """Replace the placeholder of a model name by the folder.
 
-    >>> _called("open_clip:ViT-B-32,FOLDER/open_clip.pt,gelu", Path("runs"))
+    >>> _fill_in_folder("open_clip:ViT-B-32,FOLDER/open_clip.pt,gelu", Path("runs"))
     'open_clip:ViT-B-32,runs/open_clip.pt,gelu'
     """
-    return str(folder).join(name.rsplit(HERE, 1))
+    return str(folder).join(name.rsplit(FOLDER_PLACEHOLDER, 1))
 
 
 def _clear(folder: Path, checkpoints: Checkpoints) -> None:
-    """Forget an earlier training. The weights that it wrote stay until others replace them, and `TOLD` says whose they are."""
-    if (folder / TOLD).exists() or checkpoints.there:
-        with whole_file(folder / TOLD) as file:
+    """Discard an earlier training. Its weights stay until they are replaced; an empty `FINE_TUNED_FILE` marks them as ours."""
+    if (folder / FINE_TUNED_FILE).exists() or checkpoints.exist:
+        with atomic_write(folder / FINE_TUNED_FILE) as file:
             file.write(b"{}")
-    checkpoints.drop()
+    checkpoints.delete()
     (folder / "log.csv").unlink(missing_ok=True)
 
 
-def _save(model: FineTuned, folder: Path) -> None:
+def _save(model: FineTunedModel, folder: Path) -> None:
+    """Write the model, and `FINE_TUNED_FILE` last."""
     require_finite(model.match.net, str(folder))
-    try:
+    with explain_write_errors(f"The fine-tuned model cannot be written to {folder}", ": the checkpoint of the last epoch is kept"):
         name = model.write(folder)
-        model.name = _called(name, folder)
-        told = {
-            "name": name,
-            "weights": model.weights,
-            "recipe": model.recipe,
-            "versions": {"torch": torch.__version__},
-        }
-        with whole_file(folder / TOLD, durable=True) as file:
-            file.write(json.dumps(told, indent=1).encode())
-    except OSError as error:
-        raise CrossmatchError(
-            f"the fine-tuned model cannot be written to {folder} ({error.strerror or error}). Mend that, and start again with the "
-            "same words: the checkpoint of the last epoch is there."
-        ) from None
+        model.name = _fill_in_folder(name, folder)
+        versions = {"torch": torch.__version__}
+        description = {"name": name, "weights": model.weights, "recipe": model.recipe, "versions": versions}
+        with atomic_write(folder / FINE_TUNED_FILE, durable=True) as file:
+            file.write(json.dumps(description, indent=1).encode())

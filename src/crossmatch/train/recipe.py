@@ -1,9 +1,9 @@
-"""Recipes: small TOML files that say how a system of the zoo is built and trained. Needs no torch.
+"""Training recipes: TOML files that declare how a system is built and trained. Needs no torch.
 
 family = "vse"                       which network
-[model] [features] [objective] [train]     the published sizes, regions, loss and training
-[negatives]                          the hard negatives that it is trained with, if any
-[diorama.model] …                    what differs on the embedded world, which is small
+[model] [features] [objective] [train]     published sizes, regions, loss and training
+[negatives]                          hard negatives, if any
+[diorama.model] …                    differences on the embedded world, which is small
 """
 
 from __future__ import annotations
@@ -17,120 +17,142 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from crossmatch.core.declared import checked, nearest, shown, typed
-from crossmatch.core.errors import WrongWords
-from crossmatch.core.packaged import SUFFIX, assigned, called, names_in, read_declaration
-from crossmatch.train.objectives import USE_NEGATIVES
+from crossmatch.data.errors import UsageError
+from crossmatch.data.io.declaration_files import declaration_name, packaged_names, parse_assignment, read_declaration
+from crossmatch.data.settings import check_type, format_value, suggest_name, validate_settings
+from crossmatch.train.objectives import OBJECTIVES
 
 TABLES = ("model", "features", "objective", "negatives", "train")
 DIORAMA = "diorama"
-LARGEST = 1000.0  # of a learning rate, a weight decay or an epsilon: far beyond what trains anything, and within float32
-THREADS = 1024  # of the computation, at most: more than any machine has, and what a typing error exceeds
-# On the embedded world, unless a recipe says otherwise: few words, none of them rare, and few minutes.
+MAX_RATE = 1000.0  # of a learning rate, a weight decay or an epsilon: far beyond useful values, and within float32
+MAX_THREADS = 1024  # more than any machine has, so that a typing error is noticed
+# Defaults on the embedded world: all words are frequent, and validation takes little time.
 ON_DIORAMA: Mapping[str, Mapping[str, Any]] = {"train": {"fewest": 1, "validation": 300}}
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a network is trained; together with the data, everything that its weights depend on apart from the machine."""
+    """The table `[train]`. Together with the data, everything that the weights depend on apart from the machine."""
 
     optimiser: Literal["adam", "adamw"] = "adam"
-    learning_rate: float = field(default=2e-4, metadata={"above": 0, "most": LARGEST})
-    batch: int = field(default=128, metadata={"least": 2})  # pairs of an image and a caption
+    learning_rate: float = field(default=2e-4, metadata={"above": 0, "most": MAX_RATE})
+    batch: int = field(default=128, metadata={"least": 2})  # image-caption pairs per step
     epochs: int = field(default=30, metadata={"least": 1})
-    beta1: float = field(default=0.9, metadata={"least": 0, "below": 1})  # of Adam's running mean of the gradient
-    beta2: float = field(default=0.999, metadata={"least": 0, "below": 1})  # and of its square
-    eps: float = field(default=1e-8, metadata={"above": 0, "most": LARGEST})  # added to the root of the latter
-    schedule: Literal["steps", "one-cycle", "cosine"] = "steps"
-    decay_every: int = field(
-        default=0, metadata={"least": 0}
-    )  # epochs after which the learning rate is multiplied by `decay`; 0: never
+    beta1: float = field(default=0.9, metadata={"least": 0, "below": 1})  # of Adam
+    beta2: float = field(default=0.999, metadata={"least": 0, "below": 1})  # of Adam
+    eps: float = field(default=1e-8, metadata={"above": 0, "most": MAX_RATE})  # of Adam
+    schedule: Literal["steps", "one-cycle", "one-cycle-momentum", "cosine"] = "steps"
+    # epochs after which the learning rate is multiplied by `decay`; 0: never
+    decay_every: int = field(default=0, metadata={"least": 0})
     decay: float = field(default=0.1, metadata={"above": 0, "most": 1})
-    warm_up: float = field(
-        default=0.15, metadata={"above": 0, "most": 1}
-    )  # share of the one cycle in which the learning rate rises
-    warm_up_steps: int = field(default=0, metadata={"least": 0})  # in which it rises before it falls along a cosine
-    clip: float = field(default=0.0, metadata={"least": 0})  # of the gradient's norm; 0: none
-    weight_decay: float = field(default=0.0, metadata={"least": 0, "most": LARGEST})
+    # share of the one cycle in which the learning rate rises
+    warm_up: float = field(default=0.15, metadata={"above": 0, "most": 1})
+    warm_up_steps: int = field(default=0, metadata={"least": 0})  # steps in which it rises before the cosine schedule
+    clip: float = field(default=0.0, metadata={"least": 0})  # largest norm of the gradient; 0: no limit
+    weight_decay: float = field(default=0.0, metadata={"least": 0, "most": MAX_RATE})
     patience: int = field(default=0, metadata={"least": 0})  # epochs without improvement after which training stops; 0: never
-    pairs: Literal["images", "captions"] = "images"  # captions: each row has another caption of its image beside it
-    images: int = field(default=0, metadata={"least": 0})  # to train on, at most; 0: all
-    fewest: int = field(default=4, metadata={"least": 1})  # times that a word must occur to be known; faghri2018vse's released code
-    validation: int = field(default=1000, metadata={"least": 2})  # images, at most, that an epoch is judged by
-    threads: int = field(default=1, metadata={"least": 1, "most": THREADS})  # sums over several threads depend on their number
+    pairs: Literal["images", "captions"] = "images"  # captions: each row also has another caption of its image
+    images: int = field(default=0, metadata={"least": 0})  # largest number of training images; 0: all
+    fewest: int = field(default=4, metadata={"least": 1})  # occurrences that make a word known; released code of faghri2018vse
+    validation: int = field(default=1000, metadata={"least": 2})  # largest number of validation images
+    threads: int = field(default=1, metadata={"least": 1, "most": MAX_THREADS})  # sums depend on the number of threads
     seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})
 
 
 @dataclass(frozen=True)
 class NegativeSettings:
-    """The hard negatives that a system is trained with; all but the kind is for the embedded world, where they can be made.
+    """The table `[negatives]`: hard negatives of the training. All but the kind applies to the embedded world only.
 
-    A wrong negative image is one of which the negative caption is not true, as when a generator draws what it was asked for but
-    not the change that matters; miranda2024bivlc, sec. 5.3, estimates 61 % of them in its own training set.
+        none      no negatives: all image-caption pairs
+        unused    the pairs for which a negative exists, without it: the control for the two below
+        texts     these pairs, each with a false caption
+        pairs     these pairs, each with a false caption and an image of it
 
-        none      no negatives: all pairs of an image and a caption
-        unused    those pairs that would have one, without it: what the two below are compared with
-        texts     those pairs, with a false caption for each
-        pairs     and with an image of that caption
+    A wrong negative image does not match the negative caption, as when a generator misses the relevant change; miranda2024bivlc,
+    sec. 5.3, estimates 61 % of wrong images in its own training set.
     """
 
     kind: Literal["none", "unused", "texts", "pairs"] = "none"
-    # In which negative images are drawn, and the synthetic ones of the trials that validate; all others are the camera's. The
-    # recipes with negatives ask for the generator's, as miranda2024bivlc, sec. 5.2, has them.
+    # Drawing style of negative images, and of the synthetic images of the validation trials; all others are in camera style.
+    # The recipes with negatives use the generator's, as miranda2024bivlc, sec. 5.2.
     style: Literal["camera", "generator"] = "camera"
     noise: float = field(default=0.0, metadata={"least": 0, "most": 1})  # share of wrong negative images
-    each: int = field(default=1, metadata={"least": 1, "most": 7})  # edits of a scene, of different categories, at most
-    seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})  # of the edits, and of which images are wrong
+    each: int = field(default=1, metadata={"least": 1, "most": 7})  # largest number of edits of a scene, of different categories
+    seed: int = field(default=0, metadata={"least": 0, "most": 2**32 - 1})  # of the edits and of the wrong images
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One variant of one family."""
+class TrainingRecipe:
+    """One variant of one family: a file in `train/recipes`, or a user's own.
+
+    `load_recipe` loads it.
+
+    Attributes:
+        name: The name of the recipe.
+        family: The kind of model.
+        about: One line for the list of recipes.
+        paper: Key of the paper that published it.
+        evaluated_by: Keys of the papers that evaluate it.
+        begins_with: The recipe whose trained weights it starts from.
+        model: Sizes of the network.
+        features: Source of the regions.
+        objective: Name and options of the loss.
+        negatives: Hard negatives of the training.
+        train: Optimiser, learning rate, batch, epochs and the like.
+
+    >>> from crossmatch.train import load_recipe
+    >>> recipe = load_recipe("vse++")
+    >>> recipe.family, recipe.objective["negatives"], recipe.train.optimiser
+    ('vse', 'hardest', 'adam')
+    """
 
     name: str
     family: str
     about: str
-    paper: str  # the key of the paper that published it
-    evaluated_by: tuple[str, ...] = ()  # the keys of those that evaluate it
-    begins_with: str = ""  # the recipe whose trained weights it begins with
-    model: Mapping[str, Any] = field(default_factory=dict)  # sizes of the network
-    features: Mapping[str, Any] = field(default_factory=dict)  # where regions come from
-    objective: Mapping[str, Any] = field(default_factory=dict)  # the loss by name, and its options
+    paper: str
+    evaluated_by: tuple[str, ...] = ()
+    begins_with: str = ""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    features: Mapping[str, Any] = field(default_factory=dict)
+    objective: Mapping[str, Any] = field(default_factory=dict)
     negatives: NegativeSettings = NegativeSettings()
     train: TrainSettings = TrainSettings()
 
-    def told(self) -> dict[str, Any]:
-        """What the weights depend on, for model.json."""
-        told = {name: asdict(getattr(self, name)) if name in SETTINGS else dict(getattr(self, name)) for name in TABLES}
-        return {"family": self.family, **told}
+    def as_table(self) -> dict[str, Any]:
+        """Everything that the weights depend on, as model.json stores it."""
+        tables = {name: asdict(getattr(self, name)) if name in SETTINGS else dict(getattr(self, name)) for name in TABLES}
+        return {"family": self.family, **tables}
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits that change with anything that may change the weights."""
-        return hashlib.sha256(json.dumps(self.told(), sort_keys=True).encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits that change with everything that may change the weights."""
+        return hashlib.sha256(json.dumps(self.as_table(), sort_keys=True).encode()).hexdigest()[:12]
 
 
-# The tables whose keys are known beforehand.
+# Tables with a fixed set of keys.
 SETTINGS: Mapping[str, type[NegativeSettings | TrainSettings]] = {"negatives": NegativeSettings, "train": TrainSettings}
 
 
-def recipes() -> dict[str, Recipe]:
-    """The packaged recipes by name, as published."""
-    return {name: load_recipe(name, data="") for name in names()}
+def recipes() -> dict[str, TrainingRecipe]:
+    """Load the packaged recipes by name, with the published settings."""
+    return {name: load_recipe(name, data="") for name in recipe_names()}
 
 
-def names() -> list[str]:
-    """The names of the packaged recipes, by alphabet."""
-    return names_in(_home())
+def recipe_names() -> list[str]:
+    """Names of the packaged recipes, sorted.
+
+    >>> [name for name in recipe_names() if name.startswith("vse")]
+    ['vse++', 'vse-infinity', 'vse-semi-hard', 'vse0']
+    """
+    return packaged_names(_recipe_folder())
 
 
-def is_recipe(name: str) -> bool:
-    """Whether this is the name of a packaged recipe, or a recipe file."""
-    return name in names() or (name.endswith(SUFFIX) and Path(name).is_file())
+def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] = ()) -> TrainingRecipe:
+    """Load a recipe by name or file.
 
-
-def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] = ()) -> Recipe:
-    """The recipe of this name or file. For the embedded world, its tables `[diorama.*]` take precedence; `overrides` have the last
-    word.
+    Args:
+        name: Name of a packaged recipe, or a .toml file.
+        data: Kind of the training data; for "diorama" the tables `[diorama.*]` take precedence.
+        overrides: Changes such as "train.epochs=3", applied last.
 
     >>> recipe = load_recipe("vse0", overrides=["train.epochs=3"])
     >>> recipe.family, recipe.train.epochs
@@ -138,91 +160,89 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
     >>> load_recipe("vse0", overrides=["train.epoch=3"])
     Traceback (most recent call last):
     ...
-    crossmatch.core.errors.WrongWords: --set train.epoch=3: [train] has no key 'epoch'. Did you mean 'epochs'?
+    crossmatch.data.errors.UsageError: --set train.epoch=3: [train] has no key 'epoch'. Did you mean 'epochs'?
     """
-    where, table = str(name), _read(str(name))
-    tables = {each: dict(table.get(each, {})) for each in TABLES}
+    where, content = str(name), _read_recipe(str(name))
+    tables = {key: dict(content.get(key, {})) for key in TABLES}
     if data == DIORAMA:
-        special = table.get(DIORAMA, {})
-        for each in TABLES:
-            tables[each] |= {**ON_DIORAMA.get(each, {}), **special.get(each, {})}
-    words = list(overrides)
-    for word in words:
-        _override(tables, word)
-    told = {key: value for key, value in table.items() if key not in (*TABLES, DIORAMA)}
-    held: dict[str, Any] = {
-        each: SETTINGS[each](**checked(table, SETTINGS[each], f"{where}: [{each}]")) if each in SETTINGS else table
-        for each, table in tables.items()
-    }
-    for word in words:
-        _require_used(word, held["negatives"].kind, called(name), data)
-    aim = tables["objective"].get("name")
-    if held["negatives"].kind != "none" and aim not in USE_NEGATIVES:
-        raise WrongWords(
-            f"{where} has hard negatives, but its objective {aim!r} makes no use of them. Set negatives.kind=none, or "
-            f"objective.name={USE_NEGATIVES[0]}"
+        special = content.get(DIORAMA, {})
+        for key in TABLES:
+            tables[key] |= {**ON_DIORAMA.get(key, {}), **special.get(key, {})}
+    assignments = list(overrides)
+    for assignment in assignments:
+        _apply_override(tables, assignment)
+    top = {key: value for key, value in content.items() if key not in (*TABLES, DIORAMA)}
+    parsed: dict[str, Any] = dict(tables)
+    for key, settings in SETTINGS.items():
+        parsed[key] = settings(**validate_settings(tables[key], settings, f"{where}: [{key}]"))
+    for assignment in assignments:
+        _require_effect(assignment, parsed["negatives"].kind, declaration_name(name), data)
+    objective = tables["objective"].get("name")
+    with_negatives = [name for name, entry in OBJECTIVES.items() if entry.uses_negatives]
+    if parsed["negatives"].kind != "none" and objective not in with_negatives:
+        raise UsageError(
+            f"{where} has hard negatives, but the objective {objective!r} does not use them. Set negatives.kind=none, or "
+            f"objective.name={with_negatives[0]}"
         )
-    return Recipe(called(name), **told, **held)
+    return TrainingRecipe(declaration_name(name), **top, **parsed)
 
 
-def _home() -> Traversable:
+def _recipe_folder() -> Traversable:
     return files("crossmatch.train") / "recipes"
 
 
-def _read(name: str) -> dict[str, Any]:
-    """The file of a recipe as tables."""
-    table = read_declaration(name, _home(), "recipe", "crossmatch train --list")
-    _require_shape(table, name)
-    return table
+def _read_recipe(name: str) -> dict[str, Any]:
+    content = read_declaration(name, _recipe_folder(), "recipe", "crossmatch list recipes")
+    _check_top_level(content, name)
+    return content
 
 
-def _require_shape(table: dict[str, Any], where: str) -> None:
-    """The words at the top: all known, of the right type, and none that must be there missing."""
-    texts, top = ("family", "about", "paper"), ("family", "about", "paper", "evaluated_by", "begins_with", *TABLES, DIORAMA)
-    for key, value in table.items():
-        if key not in top:
-            raise WrongWords(f"{where} has no key {key!r}. {nearest(key, top)}")
+def _check_top_level(content: dict[str, Any], where: str) -> None:
+    """Check the top-level keys: known, of the right type, and none missing."""
+    required = ("family", "about", "paper")
+    allowed = (*required, "evaluated_by", "begins_with", *TABLES, DIORAMA)
+    for key, value in content.items():
+        if key not in allowed:
+            raise UsageError(f"{where} has no key {key!r}. {suggest_name(key, allowed)}")
         if key in (*TABLES, DIORAMA) and not isinstance(value, dict):
-            raise WrongWords(f"{where} has {key} = {shown(value)}; a table was expected: [{key}].")
-        if key in (*texts, "begins_with") and not isinstance(value, str):
-            raise WrongWords(f"{where} has {key} = {shown(value)}; a text was expected.")
-    for key, value in table.get(DIORAMA, {}).items():
+            raise UsageError(f"{where} has {key} = {format_value(value)}; expected a table: [{key}].")
+        if key in (*required, "begins_with") and not isinstance(value, str):
+            raise UsageError(f"{where} has {key} = {format_value(value)}; expected a text.")
+    for key, value in content.get(DIORAMA, {}).items():
         if key not in TABLES or not isinstance(value, dict):
-            raise WrongWords(f"{where} has no table [{DIORAMA}.{key}]. {nearest(key, TABLES)}")
-    missing = next((key for key in texts if key not in table), None)
+            raise UsageError(f"{where} has no table [{DIORAMA}.{key}]. {suggest_name(key, TABLES)}")
+    missing = next((key for key in required if key not in content), None)
     if missing:
-        raise WrongWords(f'{where} does not say its {missing}. Add a line: {missing} = "…"')
-    table["evaluated_by"] = typed(table.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
+        raise UsageError(f'{where} has no {missing}. Add a line: {missing} = "…"')
+    content["evaluated_by"] = check_type(content.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
 
 
-def _require_used(word: str, kind: str, recipe: str, data: str) -> None:
-    """Refuse a change of hard negatives that are not there: it would change nothing."""
-    table, _, name = word.partition("=")[0].strip().partition(".")
+def _require_effect(assignment: str, kind: str, recipe: str, data: str) -> None:
+    """Refuse an override of hard negatives that would change nothing."""
+    table, _, name = assignment.partition("=")[0].strip().partition(".")
     if table != "negatives" or name == "kind":
         return
-    why = ""
+    reason = ""
     if kind == "none":
-        why = f"is for hard negatives, and the recipe {recipe} has none; clip-hard-texts and clip-hard-pairs do"
+        reason = f"the recipe {recipe} has no hard negatives; clip-hard-texts and clip-hard-pairs have some"
     elif name == "noise" and kind != "pairs":
-        why = (
-            f"is the share of wrong negative images, and with negatives.kind={kind} there are no such images; with pairs there are"
-        )
+        reason = f"noise is the share of wrong negative images, and negatives.kind={kind} has no negative images; pairs has"
     elif data not in (DIORAMA, ""):
-        why = f"is for the edits of {DIORAMA}; the negatives of a {data} come from a file as they are"
-    if why:
-        raise WrongWords(f"--set {word.strip()}: it {why}. Leave it out.")
+        reason = f"it applies to the edits of {DIORAMA}; the negatives of a {data} come from a file"
+    if reason:
+        raise UsageError(f"--set {assignment.strip()}: it has no effect, because {reason}. Remove it.")
 
 
-def _override(tables: dict[str, dict[str, Any]], word: str) -> None:
-    """Put `train.epochs=3` in its place."""
-    given = assigned(word)
-    if given is None or given[0] not in tables:
-        table = word.partition("=")[0].strip().partition(".")[0]
-        hint = "" if table in tables else f" {nearest(table, TABLES)}"
-        raise WrongWords(f"--set {word}: TABLE.KEY=VALUE was expected, as in --set train.epochs=3.{hint}")
-    table, name, value = given
+def _apply_override(tables: dict[str, dict[str, Any]], text: str) -> None:
+    """Apply an override such as `train.epochs=3`."""
+    assignment = parse_assignment(text)
+    if assignment is None or assignment[0] not in tables:
+        table = text.partition("=")[0].strip().partition(".")[0]
+        hint = "" if table in tables else f" {suggest_name(table, TABLES)}"
+        raise UsageError(f"--set {text}: expected TABLE.KEY=VALUE, such as --set train.epochs=3.{hint}")
+    table, name, value = assignment
     if table in SETTINGS:
-        value = checked({name: value}, SETTINGS[table], f"--set {word}: [{table}]")[name]
+        value = validate_settings({name: value}, SETTINGS[table], f"--set {text}: [{table}]")[name]
     elif name in tables[table]:
-        value = typed(value, type(tables[table][name]), f"--set {word}: [{table}] has {name} = {shown(value)}")
+        value = check_type(value, type(tables[table][name]), f"--set {text}: [{table}] has {name} = {format_value(value)}")
     tables[table][name] = value

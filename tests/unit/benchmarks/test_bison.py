@@ -1,12 +1,12 @@
-"""BISON from made-up files in the official layout: ids, order, pictures, references, other captions, mistakes."""
+"""BISON from small files in the official layout: ids, order, images, references, other captions, errors."""
 
 import json
 
 import pytest
 
 from crossmatch.benchmarks import bison, coco
-from crossmatch.benchmarks.bison import load, references
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.benchmarks.bison import load, load_references
+from crossmatch.data.errors import CrossmatchError, UsageError
 
 CAPTIONS = {5: ["A cat.", "One small grey cat.", "Cat."], 6: ["A dog.", "A dog runs."], 7: ["Tea."]}
 
@@ -31,8 +31,8 @@ def data(tmp_path, monkeypatch):
     def write(*trials, captions=None, name="captions_val2014.json"):
         (tmp_path / "bison").mkdir(exist_ok=True)
         (tmp_path / "coco").mkdir(exist_ok=True)
-        held = {"info": {"source": "COCO", "split": "val2014"}, "data": list(trials)}
-        (tmp_path / "bison/bison_annotations.cocoval2014.json").write_text(json.dumps(held))
+        content = {"info": {"source": "COCO", "split": "val2014"}, "data": list(trials)}
+        (tmp_path / "bison/bison_annotations.cocoval2014.json").write_text(json.dumps(content))
         if captions is not None:
             (tmp_path / "coco" / name).write_text(json.dumps(annotations(captions)))
         return tmp_path
@@ -40,7 +40,7 @@ def data(tmp_path, monkeypatch):
     return write
 
 
-def test_the_positive_image_comes_first_and_ids_are_those_of_predictions(data):
+def test_positive_image_comes_first(data):
     data(*TRIALS)
     trials = load("chosen")
     assert trials.ids.tolist() == ["3", "1", "2"]
@@ -50,7 +50,7 @@ def test_the_positive_image_comes_first_and_ids_are_those_of_predictions(data):
     assert trials.references is None
 
 
-def test_pictures_are_those_of_coco(data):
+def test_images_are_those_of_coco(data):
     image = pytest.importorskip("PIL.Image")
     root = data(*TRIALS)
     with pytest.raises(CrossmatchError, match=r"image '5' cannot be opened.*val2014\.zip.*precomputed"):
@@ -66,16 +66,16 @@ def test_pictures_are_those_of_coco(data):
 def test_references_are_all_captions_in_the_order_of_their_ids(data):
     data(*TRIALS, captions=(7, 6, 5))
     assert load("chosen").references == {str(image): tuple(texts) for image, texts in CAPTIONS.items()}
-    assert references(["6", "99"]) == {"6": ("A dog.", "A dog runs.")}
+    assert load_references(["6", "99"]) == {"6": ("A dog.", "A dog runs.")}
 
 
-def test_a_part_of_the_captions_serves_for_a_part_of_the_images(data, monkeypatch):
-    """Without COCO's whole file: its tables of the test split and of val2017, each caption once."""
+def test_partial_caption_files_are_used(data, monkeypatch):
+    """Without COCO's complete file, captions come from the test split and from val2017, each once."""
     root = data(*TRIALS, captions=(5,), name="captions_val2017.json")
     table = ["caption_id\timage_id\tcaption", "100\t5\tA cat.", "9\t6\tA dog runs.", "8\t6\tA dog."]
     (root / "coco/karpathy_test_captions.tsv").write_text("\n".join(table) + "\n")
-    monkeypatch.setattr(bison, "have", lambda path: place if (place := root / path).is_file() else None)  # of any size
-    monkeypatch.setattr(coco, "need", lambda path: root / path)
+    monkeypatch.setattr(bison, "find_data_file", lambda path: place if (place := root / path).is_file() else None)  # of any size
+    monkeypatch.setattr(coco, "require_data_file", lambda path: root / path)
     assert load("chosen").references == {"5": tuple(CAPTIONS[5]), "6": ("A dog.", "A dog runs.")}
     assert load("longest").ids.tolist() == ["3", "1"]
 
@@ -83,70 +83,70 @@ def test_a_part_of_the_captions_serves_for_a_part_of_the_images(data, monkeypatc
 def test_random_and_longest_captions(data):
     data(*TRIALS, captions=(5, 6, 7))
     assert load("longest").captions.tolist() == [["One small grey cat."], ["A dog runs."], ["Tea."]]
-    drawn = load("random")
-    assert drawn.captions.tolist() == load("random").captions.tolist()
-    assert all(text in drawn.references[image] for [text], [image, _] in zip(drawn.captions, drawn.images, strict=True))
+    trials = load("random")
+    assert trials.captions.tolist() == load("random").captions.tolist()
+    assert all(text in trials.references[image] for [text], [image, _] in zip(trials.captions, trials.images, strict=True))
     many = [trial(n, "A cat.", 5, 5, 6) for n in range(300)]
     data(*many, captions=(5, 6, 7))
     counts = [load("random").captions.ravel().tolist().count(text) for text in CAPTIONS[5]]
     assert min(counts) > 70  # 100 are expected of each of three; below 70 has a chance of 1 in 10,000, and the draw is fixed
 
 
-def test_trials_without_captions_are_left_out_of_random_and_longest_alone(data):
+def test_trials_without_captions_are_left_out_only_if_captions_are_needed(data):
     data(*TRIALS, captions=(5, 6))
     assert load("longest").ids.tolist() == ["3", "1"]
-    assert load("longest").notes == ("partial: COCO's captions are known here for 2 of 3 trials; compare on these alone",)
+    assert load("longest").notes == ("partial: COCO captions are available for 2 of 3 trials; compare models on these only",)
     assert len(load("chosen").ids) == 3
     assert load("chosen").notes == ()
     data(*TRIALS, captions=(5, 6, 7))
-    whole = dict(zip(load("random").ids, load("random").captions.ravel(), strict=True))
+    caption_by_id = dict(zip(load("random").ids, load("random").captions.ravel(), strict=True))
     data(*TRIALS, captions=(5, 6))
-    assert all(whole[name] == text for name, text in zip(load("random").ids, load("random").captions.ravel(), strict=True))
+    assert all(caption_by_id[name] == text for name, text in zip(load("random").ids, load("random").captions.ravel(), strict=True))
 
 
-def test_other_captions_need_captions(data):
+def test_random_and_longest_need_coco_captions(data):
     data(*TRIALS)
     with pytest.raises(CrossmatchError, match=r"bison\+caption=longest.*crossmatch data get coco --optional"):
         load("longest")
-    with pytest.raises(WrongWords, match="'shortest'; chosen, random, longest"):
+    with pytest.raises(UsageError, match="chosen, random, longest \\(got 'shortest'\\)"):
         load("shortest")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("bad_trial", "message"),
     [
-        (trial(9, "A cat.", 5, 5), "trial '9' offers the images 5; two"),
-        (trial(9, "A cat.", 5, 5, 6, 7), "trial '9' offers the images 5, 6, 7; two"),
-        (trial(9, "A cat.", 5, 6, 7), "trial '9'.*its true image 5 among them"),
-        (trial(9, "A cat.", 5, 5, 5), "trial '9' offers the images 5, 5; two"),
+        (trial(9, "A cat.", 5, 5), "trial '9' must have two .*\\(got 5\\)"),
+        (trial(9, "A cat.", 5, 5, 6, 7), "trial '9' must have two .*\\(got 5, 6, 7\\)"),
+        (trial(9, "A cat.", 5, 6, 7), "trial '9'.*its true image 5 \\(got 6, 7\\)"),
+        (trial(9, "A cat.", 5, 5, 5), "trial '9' must have two different .*\\(got 5, 5\\)"),
         (trial(9, " ", 5, 5, 6), "trial '9' has an empty caption_0"),
-        (trial(9, None, 5, 5, 6), "trial '9' has the caption None"),
-        (trial(3, "A cat.", 5, 5, 6), r"trial '3' was in .*data\[0\] already"),
-        ({"bison_id": 9}, r"data\[3\] is not a trial of BISON.*data get bison"),
-        (7, r"data\[3\] is not a trial of BISON"),
+        (trial(9, None, 5, 5, 6), "caption of trial '9' must be text \\(got None"),
+        (trial(3, "A cat.", 5, 5, 6), r"trial '3' has the same id as the trial in .*data\[0\]"),
+        ({"bison_id": 9}, r"data\[3\] is not a BISON trial.*data get bison"),
+        (7, r"data\[3\] is not a BISON trial"),
     ],
 )
-def test_what_is_wrong_with_a_trial(data, wrong, said):
-    data(*TRIALS, wrong)
-    with pytest.raises(CrossmatchError, match=said):
+def test_invalid_trial_is_an_error(data, bad_trial, message):
+    data(*TRIALS, bad_trial)
+    with pytest.raises(CrossmatchError, match=message):
         load("chosen")
 
 
-def test_files_of_another_kind(data):
+def test_invalid_files_are_an_error(data):
     path = data(*TRIALS) / "bison/bison_annotations.cocoval2014.json"
-    for text, said in (
+    for text, message in (
         ("[]", "no list of trials"),
         ('{"data": []}', "no list of trials"),
-        ("{", "not a json file"),
+        ("{", "not a JSON file"),
         ("", "0 bytes"),
     ):
         path.write_text(text)
-        with pytest.raises(CrossmatchError, match=said):
+        with pytest.raises(CrossmatchError, match=message):
             load("chosen")
     path.unlink()
     with pytest.raises(CrossmatchError, match="crossmatch data get bison"):
         load("chosen")
     data(*TRIALS, captions=())
     (path.parents[1] / "coco/captions_val2014.json").write_text('{"annotations": [{"id": 3}]}')
-    with pytest.raises(CrossmatchError, match=r"captions_val2014\.json is not COCO's file of captions.*data get coco"):
+    with pytest.raises(CrossmatchError, match=r"captions_val2014\.json is not COCO's caption file.*data get coco"):
         load("chosen")

@@ -1,4 +1,4 @@
-"""SugarCrepe from made-up files: the csv and the json of each subset give the same trials."""
+"""SugarCrepe from small files: the csv and the json of each subset give the same trials."""
 
 import csv
 import json
@@ -6,11 +6,11 @@ import json
 import pytest
 
 from crossmatch.benchmarks import sugarcrepe
-from crossmatch.benchmarks.data_sets import SUGARCREPE, data_sets
+from crossmatch.benchmarks.datasets.data_set_table import SUGARCREPE, list_data_sets
 from crossmatch.benchmarks.sugarcrepe import SUBSETS, load
-from crossmatch.core.benchmark import data_hash
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.files import have, need
+from crossmatch.data.benchmark import data_hash
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.dataset_files import find_optional, require_file
 
 FIELDS = ("filename", "caption", "negative_caption", "type", "subtype")
 ROWS = [
@@ -20,25 +20,25 @@ ROWS = [
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """The loader with files of any size: the real ones are told by theirs."""
+    """The data folder; files of any size are accepted."""
     monkeypatch.setenv("CROSSMATCH_DATA", str(tmp_path))
-    others = tuple(data_set for data_set in data_sets() if data_set is not SUGARCREPE)
-    monkeypatch.setattr(sugarcrepe, "need", lambda path: need(path, others))
-    monkeypatch.setattr(sugarcrepe, "have", lambda path: have(path, others))
+    others = tuple(data_set for data_set in list_data_sets() if data_set is not SUGARCREPE)
+    monkeypatch.setattr(sugarcrepe, "require_data_file", lambda path: require_file(path, others))
+    monkeypatch.setattr(sugarcrepe, "find_data_file", lambda path: find_optional(path, others))
     folder = tmp_path / "sugarcrepe"
     folder.mkdir()
 
     def write(rows=ROWS, source="csv"):
         if source == "csv":
             with (folder / "test_SugarCrepe.csv").open("w", newline="") as file:
-                out = csv.writer(file, quoting=csv.QUOTE_ALL)
-                out.writerow(FIELDS)
-                out.writerows(rows)
+                writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+                writer.writerow(FIELDS)
+                writer.writerows(rows)
             return folder
         for subset in SUBSETS:
-            kept = [row for row in rows if row[3:] == tuple(subset.split("_"))]
-            held = {str(n): dict(zip(FIELDS[:3], row[:3], strict=True)) for n, row in enumerate(kept)}
-            (folder / f"{subset}.json").write_text(json.dumps(held))
+            subset_rows = [row for row in rows if row[3:] == tuple(subset.split("_"))]
+            records = {str(n): dict(zip(FIELDS[:3], row[:3], strict=True)) for n, row in enumerate(subset_rows)}
+            (folder / f"{subset}.json").write_text(json.dumps(records))
         return folder
 
     return write
@@ -61,24 +61,24 @@ def test_ids_follow_from_the_order_of_rows_in_each_subset(data):
     assert sorted(load("csv").ids) == sorted(f"{subset}/{n}" for subset in SUBSETS for n in range(3))
 
 
-def test_a_record_that_the_json_lacks_leaves_the_other_ids_alone(data):
+def test_missing_json_record_does_not_change_other_ids(data):
     folder = data(source="json")
-    held = json.loads((folder / "swap_obj.json").read_text())
-    del held["1"]
-    (folder / "swap_obj.json").write_text(json.dumps(held))
+    records = json.loads((folder / "swap_obj.json").read_text())
+    del records["1"]
+    (folder / "swap_obj.json").write_text(json.dumps(records))
     assert [name for name in load("json").ids if name.startswith("swap_obj")] == ["swap_obj/0", "swap_obj/2"]
-    assert load("json").rows.tolist() == [n for n in range(21) if n != 3 * SUBSETS.index("swap_obj") + 1]
+    assert load("json").file_rows.tolist() == [n for n in range(21) if n != 3 * SUBSETS.index("swap_obj") + 1]
 
 
-def test_the_csv_is_asked_for_and_the_json_offered(data):
+def test_missing_csv_suggests_the_json_files(data):
     data(source="json")
     with pytest.raises(CrossmatchError, match=r"lack one record: -t sugarcrepe\+source=json"):
         load("csv")
-    with pytest.raises(WrongWords, match="'xml'; csv or json"):
+    with pytest.raises(UsageError, match="csv or json .got 'xml'"):
         load("xml")
 
 
-def test_pictures_are_those_of_coco_2017(data, tmp_path):
+def test_images_are_those_of_coco_2017(data, tmp_path):
     image = pytest.importorskip("PIL.Image")
     data()
     with pytest.raises(CrossmatchError, match=r"val2017\.zip"):
@@ -89,36 +89,36 @@ def test_pictures_are_those_of_coco_2017(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
-        (("1.jpg", "A cat.", "A  cat. ", "swap", "obj"), "trial 'swap_obj/3' offers the caption 'A cat.' twice"),
+        (("1.jpg", "A cat.", "A  cat. ", "swap", "obj"), "trial 'swap_obj/3' has the caption 'A cat.' twice"),
         (("1.jpg", " ", "A cat.", "swap", "obj"), "trial 'swap_obj/3' has an empty caption_0"),
         (("", "A dog.", "A cat.", "swap", "obj"), "trial 'swap_obj/3'.*filename"),
     ],
 )
-def test_what_is_wrong_with_a_trial(data, row, said):
+def test_invalid_trial_is_an_error(data, row, message):
     data([*ROWS, row])
-    with pytest.raises(CrossmatchError, match=said):
+    with pytest.raises(CrossmatchError, match=message):
         load("csv")
 
 
-def test_an_unknown_subset(data):
+def test_unknown_subset_is_an_error(data):
     data([*ROWS, ("1.jpg", "A dog.", "A cat.", "turn", "obj")])
-    with pytest.raises(CrossmatchError, match=r"trial 'turn_obj/0'.*'turn/obj'.*add/obj"):
-        sugarcrepe.SUGARCREPE.loaded(source="csv")
+    with pytest.raises(CrossmatchError, match=r"Trial 'turn_obj/0'.*'turn/obj'.*add/obj"):
+        sugarcrepe.SUGARCREPE.load(source="csv")
 
 
-def test_missing_columns_and_broken_json(data):
+def test_invalid_csv_and_json_are_an_error(data):
     folder = data()
     (folder / "test_SugarCrepe.csv").write_text("filename,caption,type,subtype\na,b,c,d\n")
     with pytest.raises(CrossmatchError, match="'negative_caption' is missing"):
         load("csv")
     data(source="json")
-    for text, said in (
-        ("[1]", "holds no json object"),
-        ("{", "not a json file"),
+    for text, message in (
+        ("[1]", "is not a json object"),
+        ("{", "not a JSON file"),
         ('{"5": {"caption": "x"}}', "'add_obj/5' has no text"),
     ):
         (folder / "add_obj.json").write_text(text)
-        with pytest.raises(CrossmatchError, match=said):
+        with pytest.raises(CrossmatchError, match=message):
             load("json")

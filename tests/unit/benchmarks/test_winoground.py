@@ -1,18 +1,18 @@
-"""Winoground from made-up files in the layouts of the hub: a jsonl beside pictures, or Parquet."""
+"""Winoground from small files in the layouts of the hub: jsonl with images, or Parquet."""
 
 import io
 import json
 
 import pytest
 
-from crossmatch.benchmarks.data_sets import WINOGROUND as FILES
-from crossmatch.benchmarks.data_sets import data_sets
+from crossmatch.benchmarks.datasets.data_set_table import WINOGROUND as DATA_SET
+from crossmatch.benchmarks.datasets.data_set_table import list_data_sets
 from crossmatch.benchmarks.winoground import WINOGROUND, load
-from crossmatch.core.benchmark import data_hash
-from crossmatch.core.download import Wire
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.core.files import terms
-from crossmatch.core.obtain import get
+from crossmatch.data.benchmark import data_hash
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.dataset_files import licence_notice
+from crossmatch.data.io.dataset_install import install_data_set
+from crossmatch.data.io.http_download import RetryPolicy
 
 
 def example(n, tag):
@@ -38,12 +38,12 @@ def write(folder, *examples):
 
 def png(n, m):
     image = pytest.importorskip("PIL.Image")
-    held = io.BytesIO()
-    image.new("RGB", (2 + n, 2 + m)).save(held, "PNG")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    image.new("RGB", (2 + n, 2 + m)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
-def test_the_jsonl_and_its_pictures(folder):
+def test_jsonl_with_images(folder):
     write(folder, *EXAMPLES)
     trials = load()
     assert trials.ids.tolist() == ["0", "1", "2"]
@@ -58,57 +58,59 @@ def test_the_jsonl_and_its_pictures(folder):
     assert load().open_image("ex_2_img_1").size == (4, 3)
 
 
-def test_parquet_gives_the_same(folder):
+def test_parquet_equals_jsonl(folder):
     write(folder, *EXAMPLES)
-    asked = data_hash(load())
+    expected = data_hash(load())
     arrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     (folder / "examples.jsonl").unlink()
     rows = [e | {f"image_{m}": {"bytes": png(n, m), "path": None} for m in range(2)} for n, e in enumerate(EXAMPLES)]
     (folder / "data").mkdir()
     files.write_table(arrow.Table.from_pylist(rows), folder / "data" / "test-00000-of-00001.parquet")
-    assert data_hash(load()) == asked
+    assert data_hash(load()) == expected
     assert load().open_image("ex_1_img_0").size == (3, 2)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("change", "message"),
     [
         ({"caption_1": ""}, "line 4: trial '3' has an empty caption_1"),
-        ({"caption_1": "a mug in grass 3"}, "trial '3' offers the caption 'a mug in grass 3' twice"),
-        ({"image_1": "ex_3_img_0"}, "trial '3' offers the image 'ex_3_img_0' twice"),
-        ({"id": 1}, "trial '1' was in .*line 2 already"),
+        ({"caption_1": "a mug in grass 3"}, "trial '3' has the caption 'a mug in grass 3' twice"),
+        ({"image_1": "ex_3_img_0"}, "trial '3' has the image 'ex_3_img_0' twice"),
+        ({"id": 1}, "trial '1' has the same id as the trial in .*line 2"),
     ],
 )
-def test_what_is_wrong_with_a_trial(folder, wrong, said):
-    write(folder, *EXAMPLES, example(3, "Both") | wrong)
-    with pytest.raises(CrossmatchError, match=said):
+def test_invalid_trial_is_an_error(folder, change, message):
+    write(folder, *EXAMPLES, example(3, "Both") | change)
+    with pytest.raises(CrossmatchError, match=message):
         load()
 
 
-def test_an_unknown_tag_a_missing_field_and_a_part_of_the_data(folder):
+def test_incomplete_data_is_an_error(folder):
     write(folder, *EXAMPLES, example(3, "Neither"))
-    with pytest.raises(CrossmatchError, match=r"trial '3'.*'neither'.*object, relation, both"):
-        WINOGROUND.loaded()
+    with pytest.raises(CrossmatchError, match=r"Trial '3'.*'neither'.*object, relation, both"):
+        WINOGROUND.load()
     write(folder, *EXAMPLES)
     with pytest.raises(CrossmatchError, match=r"400.*not the official ones"):
-        WINOGROUND.loaded()
+        WINOGROUND.load()
     write(folder, {key: value for key, value in EXAMPLES[0].items() if key != "collapsed_tag"})
     with pytest.raises(CrossmatchError, match="trial 0 has no 'collapsed_tag'"):
         load()
 
 
-def test_the_whole_is_loaded(folder):
+def test_all_400_trials_load(folder):
     write(folder, *(example(n, ("Object", "Relation", "Both")[n % 3]) for n in range(400)))
-    assert len(WINOGROUND.loaded().ids) == 400
+    assert len(WINOGROUND.load().ids) == 400
 
 
-def test_the_data_are_gated_and_get_says_so(tmp_path, folder):
-    assert terms(FILES).startswith("winoground: NON-COMMERCIAL USE ONLY")
+def test_gated_data_explains_how_to_get_it(tmp_path, folder):
+    assert licence_notice(DATA_SET).startswith("winoground: NON-COMMERCIAL USE ONLY")
     with pytest.raises(CrossmatchError, match="crossmatch data get winoground"):
         load()
-    with pytest.raises(CrossmatchError, match=r"lacks 1 of 1.*gated: log in and accept the licence there.*--from"):
-        get(FILES, data_sets(), tmp_path, source=folder / "images", wire=Wire(tries=1), say=lambda line: None)
+    with pytest.raises(CrossmatchError, match=r"lacks 1 of 1.*gated: log in, accept the licence.*--from"):
+        install_data_set(
+            DATA_SET, list_data_sets(), tmp_path, source=folder / "images", retry=RetryPolicy(tries=1), report=lambda line: None
+        )
     (tmp_path / "fetched").mkdir()
     (tmp_path / "fetched" / "examples.jsonl").write_text(json.dumps(EXAMPLES[0]) + "\n")
-    get(FILES, data_sets(), tmp_path, source=tmp_path / "fetched", say=lambda line: None)
+    install_data_set(DATA_SET, list_data_sets(), tmp_path, source=tmp_path / "fetched", report=lambda line: None)
     assert len(load().ids) == 1

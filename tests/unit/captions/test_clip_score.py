@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from crossmatch.captions.clip_score import clip_score, ref_clip_score
-from crossmatch.captions.corpus import Corpus
-from crossmatch.core.errors import CrossmatchError
+from crossmatch.captions.corpus import CaptionCorpus
+from crossmatch.data.errors import CrossmatchError
 
 
 class Hashed:
-    """Any text or picture (here, texts too) has a direction of its own; what ends in 0 is nowhere."""
+    """Every text and image (here also a text) has its own direction; a name that ends in 0 has a zero vector."""
 
     def __init__(self):
         self.images, self.texts = [], []
@@ -45,12 +45,12 @@ PICTURES = {name: f"picture of {name}" for name in CANDIDATES}
 
 @pytest.fixture
 def corpus():
-    return Corpus.of(CANDIDATES, REFERENCES)
+    return CaptionCorpus.from_texts(CANDIDATES, REFERENCES)
 
 
 @pytest.mark.parametrize(("weight", "prefix"), [(2.5, "A photo depicts "), (1.0, "")])
 @pytest.mark.parametrize("batch", [1, 7, 100])
-def test_by_the_definition(corpus, weight, prefix, batch):
+def test_scores_equal_the_definition(corpus, weight, prefix, batch):
     options = {"images": PICTURES, "weight": weight, "prefix": prefix, "batch": batch}
     (plain,), (with_references,) = (
         clip_score(corpus, embedder=Hashed(), **options),
@@ -58,9 +58,9 @@ def test_by_the_definition(corpus, weight, prefix, batch):
     )
     model, expected, expected_with = Hashed(), [], []
     for name, text in CANDIDATES.items():
-        own = model.vector(prefix + text)
-        s = weight * max(cosine(own, model.vector(PICTURES[name])), 0)
-        r = max(max(cosine(own, model.vector(prefix + other)) for other in REFERENCES[name]), 0)
+        candidate = model.vector(prefix + text)
+        s = weight * max(cosine(candidate, model.vector(PICTURES[name])), 0)
+        r = max(max(cosine(candidate, model.vector(prefix + reference)) for reference in REFERENCES[name]), 0)
         expected.append(s)
         expected_with.append(2 * s * r / (s + r) if s + r else 0.0)
     np.testing.assert_allclose(plain.values, expected, rtol=0, atol=1e-12)
@@ -70,7 +70,7 @@ def test_by_the_definition(corpus, weight, prefix, batch):
     assert np.count_nonzero(plain.values) < len(CANDIDATES)  # some cosines are negative, and one caption is nowhere
 
 
-def test_the_usual_options_are_the_papers(corpus):
+def test_default_options_are_those_of_the_paper(corpus):
     model = Hashed()
     (scores,) = clip_score(corpus, embedder=model, images=PICTURES)
     assert model.texts[0] == "A photo depicts caption 0"
@@ -78,7 +78,7 @@ def test_the_usual_options_are_the_papers(corpus):
     np.testing.assert_array_equal(scores.values, explicit.values)
 
 
-def test_everything_is_embedded_once(corpus):
+def test_each_image_and_text_is_embedded_once(corpus):
     model, opened = Hashed(), []
     ref_clip_score(corpus, embedder=model, images=lambda name: opened.append(name) or PICTURES[name], batch=4)
     assert opened == list(CANDIDATES)
@@ -93,14 +93,16 @@ def test_clip_score_embeds_no_references(corpus):
     assert sorted(model.texts) == sorted(f"A photo depicts {text}" for text in CANDIDATES.values())
 
 
-def test_zero_vectors_score_nothing():
-    corpus = Corpus.of({"a": "caption 0", "b": "caption 1", "c": "caption 1"}, {"a": ["x"], "b": ["x 0"], "c": ["caption 1"]})
+def test_zero_vectors_score_zero():
+    corpus = CaptionCorpus.from_texts(
+        {"a": "caption 0", "b": "caption 1", "c": "caption 1"}, {"a": ["x"], "b": ["x 0"], "c": ["caption 1"]}
+    )
     pictures = {"a": "p", "b": "p", "c": "p 0"}
     assert clip_score(corpus, embedder=Hashed(), images=pictures, prefix="")[0].values[[0, 2]].tolist() == [0, 0]
     assert ref_clip_score(corpus, embedder=Hashed(), images=pictures, prefix="")[0].values.tolist() == [0, 0, 0]
 
 
-def test_the_length_of_an_embedding_does_not_matter(corpus):
+def test_length_of_embeddings_does_not_matter(corpus):
     class Scaled(Hashed):
         def embed_images(self, images):
             return np.array(super().embed_images(images)) * 1e-200
@@ -122,9 +124,9 @@ class Fixed:
 @pytest.mark.parametrize(
     ("images", "texts", "message"),
     [
-        (lambda n: np.ones((n, 3)), lambda n: np.ones((n, 4)), "3 dimensions and texts 4; one space"),
-        (lambda n: np.ones((n + 1, 4)), lambda n: np.ones((n, 4)), r"30 pictures gave embeddings of shape \(31, 4\)"),
-        (lambda n: np.ones((n, 4)), lambda n: np.ones(n), "texts gave embeddings of shape"),
+        (lambda n: np.ones((n, 3)), lambda n: np.ones((n, 4)), "images in 3 dimensions and texts in 4"),
+        (lambda n: np.ones((n + 1, 4)), lambda n: np.ones((n, 4)), r"for 30 images, .* got \(31, 4\)"),
+        (lambda n: np.ones((n, 4)), lambda n: np.ones(n), "texts, with the same d in every batch, got"),
         (
             lambda n: np.ones((n, 4)),
             lambda n: np.where(np.arange(n)[:, None] == 3, np.nan, np.ones(4)),
@@ -132,15 +134,15 @@ class Fixed:
         ),
     ],
 )
-def test_embeddings_that_cannot_be_used_are_refused(corpus, metric, images, texts, message):
+def test_invalid_embeddings_are_refused(corpus, metric, images, texts, message):
     with pytest.raises(CrossmatchError, match=message):
         metric(corpus, embedder=Fixed(images, texts), images=PICTURES)
 
 
-def test_a_missing_picture_tokens_alone_and_a_wrong_weight_are_refused(corpus):
-    with pytest.raises(CrossmatchError, match="no picture of 'i1'"):
+def test_missing_image_tokens_and_invalid_weight_are_refused(corpus):
+    with pytest.raises(CrossmatchError, match="No image for candidate 'i1'"):
         clip_score(corpus, embedder=Hashed(), images={"i0": "p"})
-    with pytest.raises(CrossmatchError, match="tokens alone"):
-        clip_score(Corpus.of_tokens([["a"]], [[["b"]]]), embedder=Hashed(), images={"0": "p"})
-    with pytest.raises(CrossmatchError, match="the weight is 0"):
+    with pytest.raises(CrossmatchError, match="tokens only"):
+        clip_score(CaptionCorpus.from_tokens([["a"]], [[["b"]]]), embedder=Hashed(), images={"0": "p"})
+    with pytest.raises(CrossmatchError, match="weight must be a positive number, got 0"):
         clip_score(corpus, embedder=Hashed(), images=PICTURES, weight=0)

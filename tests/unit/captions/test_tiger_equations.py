@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmatch.captions.attention import ground
-from crossmatch.captions.tiger import references_mean, rrs, wds
+from crossmatch.captions.tiger.attention import ground_captions
+from crossmatch.captions.tiger.score import mean_by_image, rrs, wds
 
 Vector = list[float]
 
@@ -38,15 +38,15 @@ def similarity(v: list[Vector], w: list[Vector], i: int, j: int, leak: float) ->
 
 def grounding(v: list[Vector], w: list[Vector], smoothing: float, leak: float = 0.0) -> Vector:
     """Equations 1, 2, 5 and 6; zeros for a caption without words."""
-    found = []
+    scores = []
     for i in range(len(v)):
         weights = [math.exp(smoothing * similarity(v, w, i, j, leak)) for j in range(len(w))]
         attended = [0.0] * len(v[i])
         for j in range(len(w)):
             for d in range(len(attended)):
                 attended[d] += weights[j] / sum(weights) * w[j][d]
-        found.append(cosine(v[i], attended))
-    return found
+        scores.append(cosine(v[i], attended))
+    return scores
 
 
 def mean_of(references: list[Vector]) -> Vector:
@@ -65,9 +65,9 @@ def region_rank_similarity(candidate: Vector, reference: Vector, released: bool 
     if released:
         relevance = [(x - min(reference)) / (max(reference) - min(reference)) for x in reference]
     regions = list(range(len(candidate)))
-    own = sorted(regions, key=lambda i: -candidate[i])
+    order = sorted(regions, key=lambda i: -candidate[i])
     ideal = sorted(regions, key=lambda i: -relevance[i])
-    return max(0.0, gain(relevance, own) / gain(relevance, ideal))
+    return max(0.0, gain(relevance, order) / gain(relevance, ideal))
 
 
 def weight_distribution_similarity(candidate: Vector, reference: Vector, tau: float) -> float:
@@ -104,7 +104,7 @@ def images(request):
 
 
 def arrays(images):
-    """All of them in two padded arrays; the padding is NaN, so that whoever reads it is found out."""
+    """All images in two padded arrays; the padding is NaN, so that code that reads it fails."""
     flat = [(n, w) for n, (_, captions) in enumerate(images) for w in captions]
     regions = np.full((len(images), max(len(v) for v, _ in images), 5), np.nan)
     words = np.full((len(flat), max(len(w) for _, w in flat), 5), np.nan)
@@ -112,44 +112,44 @@ def arrays(images):
         regions[n, : len(v)] = v
     for n, (_, w) in enumerate(flat):
         words[n, : len(w)] = w
-    each = {"image": [n for n, _ in flat], "regions_each": [len(v) for v, _ in images], "lengths": [len(w) for _, w in flat]}
-    return regions, words, each
+    sizes = {"image": [n for n, _ in flat], "regions_per_image": [len(v) for v, _ in images], "lengths": [len(w) for _, w in flat]}
+    return regions, words, sizes
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("smoothing", "leak"), [(4.0, 0.0), (9.0, 0.1), (0.0, 0.0), (30.0, 0.0)])
-def test_grounding_is_equations_1_to_6(images, smoothing, leak, dtype):
-    regions, words, each = arrays(images)
+def test_grounding_equals_equations_1_to_6(images, smoothing, leak, dtype):
+    regions, words, sizes = arrays(images)
     regions, words = regions.astype(dtype), words.astype(dtype)
-    found = ground(regions, words, **each, smoothing=smoothing, leak=leak)
-    for n, image in enumerate(each["image"]):
-        v, w = regions[image, : each["regions_each"][image]], words[n, : each["lengths"][n]]
+    scores = ground_captions(regions, words, **sizes, smoothing=smoothing, leak=leak)
+    for n, image in enumerate(sizes["image"]):
+        v, w = regions[image, : sizes["regions_per_image"][image]], words[n, : sizes["lengths"][n]]
         expected = grounding(v.astype(float).tolist(), w.astype(float).tolist(), smoothing, leak)
         # float32 rounds to 6e-8, and the smoothing multiplies what the division of eq. 3 makes of it
-        np.testing.assert_allclose(found[n, : len(v)], expected, rtol=0, atol=1e-11 if dtype == np.float64 else 2e-5)
-        assert np.isnan(found[n, len(v) :]).all()
+        np.testing.assert_allclose(scores[n, : len(v)], expected, rtol=0, atol=1e-11 if dtype == np.float64 else 2e-5)
+        assert np.isnan(scores[n, len(v) :]).all()
 
 
 @pytest.mark.parametrize("tau", [0.5, 1.5])
 @pytest.mark.parametrize("released", [False, True])
-def test_tiger_is_equations_1_to_14(images, tau, released):
-    regions, words, each = arrays(images)
-    found = ground(regions, words, **each, smoothing=4.0)
-    owner = np.array(each["image"])
+def test_tiger_equals_equations_1_to_14(images, tau, released):
+    regions, words, sizes = arrays(images)
+    scores = ground_captions(regions, words, **sizes, smoothing=4.0)
+    owner = np.array(sizes["image"])
     first = np.searchsorted(owner, np.arange(len(images)))
     is_own = np.isin(np.arange(len(owner)), first)
-    candidate, reference = found[is_own], references_mean(found[~is_own], owner[~is_own])
+    candidate, reference = scores[is_own], mean_by_image(scores[~is_own], owner[~is_own])
     ranks, weights = rrs(candidate, reference, "released" if released else "paper"), wds(candidate, reference, tau)
     for n, (v, captions) in enumerate(images):
-        own, *others = (grounding(v.tolist(), w.tolist(), 4.0) for w in captions)
-        mean = mean_of(others)
+        candidate_scores, *reference_scores = (grounding(v.tolist(), w.tolist(), 4.0) for w in captions)
+        mean = mean_of(reference_scores)
         np.testing.assert_allclose(reference[n, : len(v)], mean, rtol=0, atol=1e-11)
-        assert weights[n] == pytest.approx(weight_distribution_similarity(own, mean, tau), abs=1e-9)
+        assert weights[n] == pytest.approx(weight_distribution_similarity(candidate_scores, mean, tau), abs=1e-9)
         ideal = gain(sorted(mean, reverse=True), list(range(len(mean))))
         if len(v) == 1:  # of which the equations say 0/0 for the released variant
             assert ranks[n] == 1
         elif released or ideal > 0:
-            assert ranks[n] == pytest.approx(region_rank_similarity(own, mean, released), abs=1e-9)
+            assert ranks[n] == pytest.approx(region_rank_similarity(candidate_scores, mean, released), abs=1e-9)
         else:
             assert ranks[n] in (0, 1)
 
@@ -159,9 +159,9 @@ tied = st.integers(1, 5).flatmap(lambda k: st.tuples(st.lists(few, min_size=k, m
 
 
 @given(tied, st.booleans())
-def test_ties_are_the_mean_over_all_ways_to_break_them(pair, released):
+def test_ties_give_the_mean_over_all_orders(pair, released):
     candidate, reference = pair
-    found = rrs(np.array([candidate]), np.array([reference]), "released" if released else "paper")[0]
+    value = rrs(np.array([candidate]), np.array([reference]), "released" if released else "paper")[0]
     relevance = reference
     if released:
         span = max(reference) - min(reference)
@@ -171,13 +171,13 @@ def test_ties_are_the_mean_over_all_ways_to_break_them(pair, released):
     mean = math.fsum(gain(relevance, list(order)) for order in ways) / len(ways)
     ideal = gain(sorted(relevance, reverse=True), list(regions))
     if ideal > 1e-9:
-        assert found == pytest.approx(max(0.0, mean / ideal), abs=1e-12)
+        assert value == pytest.approx(max(0.0, mean / ideal), abs=1e-12)
     else:
-        assert found == (1.0 if mean == pytest.approx(ideal, abs=1e-12) else 0.0)
+        assert value == (1.0 if mean == pytest.approx(ideal, abs=1e-12) else 0.0)
 
 
 @given(tied, st.randoms(use_true_random=False))
-def test_the_order_of_regions_changes_nothing(pair, random):
+def test_order_of_regions_does_not_matter(pair, random):
     candidate, reference = (np.array([side]) for side in pair)
     order = list(range(candidate.shape[1]))
     random.shuffle(order)
@@ -186,7 +186,7 @@ def test_the_order_of_regions_changes_nothing(pair, random):
 
 
 @given(st.lists(tied, min_size=1, max_size=4))
-def test_a_row_does_not_depend_on_the_others_nor_on_padding(pairs):
+def test_rows_and_padding_are_independent(pairs):
     candidate, reference = padded([c for c, _ in pairs]), padded([r for _, r in pairs])
     for measure in (rrs, wds):
         alone = [measure(np.array([c]), np.array([r]))[0] for c, r in pairs]

@@ -10,12 +10,13 @@ from crossmatch.cli import main
 
 
 @pytest.fixture
-def crossmatch(monkeypatch, capsys, tmp_path):
-    """Call the command in this process, in an empty folder: (exit code, standard output, standard error)."""
+def crossmatch(monkeypatch, capsys, tmp_path, tmp_path_factory):
+    """Call the command in this process, in an empty folder with an empty cache: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, words)])
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             main()
         out, err = capsys.readouterr()

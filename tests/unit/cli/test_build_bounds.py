@@ -17,17 +17,17 @@ def save(path, seed, scale):
     """Scores of diorama's smallest world: the links, and noise."""
     from crossmatch.diorama.world import Diorama
 
-    held = Diorama.make("test", size="tiny").collection
-    values = np.random.default_rng(seed).random(held.shape) * scale
-    values[tuple(held.links.T)] += 1
-    np.savez(path, image_ids=held.image_ids, caption_ids=held.caption_ids, scores=values)
+    file = Diorama.make("test", size="tiny").collection
+    values = np.random.default_rng(seed).random(file.shape) * scale
+    values[tuple(file.links.T)] += 1
+    np.savez(path, image_ids=file.image_ids, caption_ids=file.caption_ids, scores=values)
 
 
-def test_values_bounds_and_what_is_undecided(crossmatch, tmp_path):
+def test_bounds_prints_values_bounds_and_undecided_pairs(crossmatch, tmp_path):
     save(tmp_path / "a.npz", 0, 0.5)
     save(tmp_path / "b.npz", 1, 3.0)
-    words = ("build", "bounds", "-m", "precomputed:a.npz", "-m", "precomputed:b.npz", "--data", "diorama+size=tiny", "-o")
-    code, out, err = crossmatch(*words, "hits", "--metric", "hit@1")
+    arguments = ("build", "bounds", "-m", "precomputed:a.npz", "-m", "precomputed:b.npz", "--data", "diorama+size=tiny", "-o")
+    code, out, err = crossmatch(*arguments, "hits", "--metric", "hit@1")
     assert code == 0, err
     assert out.splitlines()[0].startswith("t2i R@1 over 250 queries, ")
     assert "precomputed:a.npz - precomputed:b.npz" in out
@@ -35,7 +35,7 @@ def test_values_bounds_and_what_is_undecided(crossmatch, tmp_path):
     assert line.split()[1:] == ["100.0", "100.0", "100.0"]  # its first is the link: nothing is open
     assert " certain" in out  # b can at best be as good
     assert "saved hits · 0 pairs" in err
-    code, out, err = crossmatch(*words, "maps", "--depth", "3")
+    code, out, err = crossmatch(*arguments, "maps", "--depth", "3")
     assert code == 0, err
     assert " undecided " in out
     rows = [json.loads(line) for line in (tmp_path / "maps" / "rows.jsonl").read_text().splitlines()]
@@ -45,20 +45,25 @@ def test_values_bounds_and_what_is_undecided(crossmatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "output"),
     [
-        (("--metric", "median-rank"), "no bounds of median-rank"),
-        (("--judgements", "people"), "no judgements 'people' for t2i; it has links, truth"),
-        (("--data", "diorama/bison+size=tiny"), "has no rankings"),
+        (("--metric", "median-rank"), "Bounds of median-rank are not available"),
+        (("--judgements", "people"), "--judgements 'people': diorama+size=tiny has links, truth for t2i"),
     ],
 )
-def test_wrong_words(crossmatch, words, said):
-    code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama+size=tiny", "-o", "out", *words)
+def test_wrong_words(crossmatch, arguments, output):
+    code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama+size=tiny", "-o", "out", *arguments)
     assert code == 2
-    assert said in err
+    assert output in err
 
 
-def test_the_world_goes_by_the_words_of_all_steps(crossmatch):
+def test_data_without_rankings_are_refused(crossmatch):
+    code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama/bison+size=tiny", "-o", "out")
+    assert code == 2
+    assert "is not a retrieval task" in err
+
+
+def test_diorama_names_work_in_every_step(crossmatch):
     code, out, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama:tiny", "--metric", "hit@1", "-o", "out")
     assert (code, "over 250 queries" in out) == (0, True), err
     code, _, err = crossmatch("build", "bounds", "-m", "random", "--data", "diorama:huge", "-o", "other")

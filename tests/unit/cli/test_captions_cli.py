@@ -2,11 +2,10 @@
 
 import csv
 import json
-from functools import partial
 
 import pytest
 
-from crossmatch.captions.frequencies import Frequencies
+from crossmatch.captions.document_frequencies import DocumentFrequencies
 
 REFERENCES = {
     "391895": ["A man with a red helmet on a small moped on a dirt road.", "Man riding a motor bike on a dirt road."],
@@ -26,9 +25,9 @@ POOR = {"391895": "a cat", "60623": "", "483108": "a man riding a train"}
 
 @pytest.fixture
 def crossmatch(crossmatch, tmp_path):
-    for name, held in (("refs", REFERENCES), ("good", GOOD), ("poor", POOR)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(held))
-    return partial(crossmatch, "captions")
+    for name, file in (("refs", REFERENCES), ("good", GOOD), ("poor", POOR)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(file))
+    return lambda *arguments: crossmatch(*(() if arguments[0] == "list" else ("captions",)), *arguments)
 
 
 SCORE = ("score", "--candidates", "good.json", "--references", "refs.json", "--samples", 50)
@@ -43,11 +42,11 @@ def test_a_table(crossmatch):
 
 def test_json_has_value_interval_and_signature(crossmatch):
     code, out, _ = crossmatch(*SCORE, "--metrics", "bleu,rouge-l", "--json")
-    found = json.loads(out)["good"]
+    parsed = json.loads(out)["good"]
     assert code == 0
-    assert list(found) == ["bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l"]
-    assert found["rouge-l"].keys() == {"value", "low", "high", "signature"}
-    assert found["bleu-1"]["signature"].startswith("bleu-1|tok:ptb-3.4.1|refs:2|")
+    assert list(parsed) == ["bleu-1", "bleu-2", "bleu-3", "bleu-4", "rouge-l"]
+    assert parsed["rouge-l"].keys() == {"value", "low", "high", "signature"}
+    assert parsed["bleu-1"]["signature"].startswith("bleu-1|tok:ptb-3.4.1|refs:2|")
 
 
 def test_several_candidates_are_compared(crossmatch):
@@ -68,61 +67,62 @@ def test_values_of_every_caption(crossmatch, tmp_path):
     assert sum(float(row["rouge-l"]) for row in rows) / 3 == pytest.approx(whole, abs=1e-6)
 
 
-def test_the_order_of_a_file_is_of_no_account(crossmatch, tmp_path):
+def test_order_of_a_file_does_not_matter(crossmatch, tmp_path):
     (tmp_path / "turned.json").write_text(json.dumps(dict(reversed(list(REFERENCES.items())))))
-    words = ("score", "--candidates", "good.json", "--metrics", "bleu,rouge-l,cider-d", "--json", "--references")
-    assert crossmatch(*words, "refs.json")[1] == crossmatch(*words, "turned.json")[1]
+    arguments = ("score", "--candidates", "good.json", "--metrics", "bleu,rouge-l,cider-d", "--json", "--references")
+    assert crossmatch(*arguments, "refs.json")[1] == crossmatch(*arguments, "turned.json")[1]
 
 
-def test_the_same_file_twice_is_level_with_itself(crossmatch):
+def test_same_file_twice_has_difference_zero(crossmatch):
     code, out, _ = crossmatch(*SCORE, "--candidates", "good.json", "--metrics", "rouge-l", "--json")
-    found = json.loads(out)
+    parsed = json.loads(out)
     assert code == 0
-    assert list(found) == ["good.json", "good.json (2)", "differences"]
-    assert found["differences"][0]["value"] == 0
-    assert found["differences"][0]["p"] == 1
+    assert list(parsed) == ["good.json", "good.json (2)", "differences"]
+    assert parsed["differences"][0]["value"] == 0
+    assert parsed["differences"][0]["p"] == 1
 
 
-def test_nothing_that_is_read_is_overwritten(crossmatch, tmp_path):
+def test_input_files_are_never_overwritten(crossmatch, tmp_path):
     (tmp_path / "good.csv").write_text("image_id,caption\n" + "".join(f"{i},{text}\n" for i, text in GOOD.items()))
-    words = ("score", "--candidates", "good.csv", "--references", "refs.json", "--per-caption", "good.csv")
-    code, _, err = crossmatch(*words)
+    arguments = ("score", "--candidates", "good.csv", "--references", "refs.json", "--per-caption", "good.csv")
+    code, _, err = crossmatch(*arguments)
     assert code == 2
-    assert "good.csv is read, and would be overwritten" in err
+    assert "good.csv is an input file and would be overwritten" in err
 
 
-def test_frequencies_are_kept_and_used(crossmatch, tmp_path):
-    code, out, _ = crossmatch("frequencies", "refs.json", "-o", "df.npz")
+def test_document_frequencies_are_saved_and_used(crossmatch, tmp_path):
+    code, _, err = crossmatch(*SCORE, "--metrics", "cider-d", "--frequencies", "refs.json", "--save-frequencies", "df.npz")
     assert code == 0
-    assert "of 3 images" in out
-    assert Frequencies.load(tmp_path / "df.npz").counts["on a dirt road"] == 1
+    assert "saved df.npz" in err
+    assert "of 3 images" in err
+    assert DocumentFrequencies.load(tmp_path / "df.npz").counts["on a dirt road"] == 1
     alone = json.loads(crossmatch(*SCORE, "--metrics", "cider-d", "--json")[1])["good"]["cider-d"]
-    kept = json.loads(crossmatch(*SCORE, "--metrics", "cider-d", "--json", "--frequencies", "df.npz")[1])["good"]["cider-d"]
-    assert kept["value"] == alone["value"]
+    saved = json.loads(crossmatch(*SCORE, "--metrics", "cider-d", "--json", "--frequencies", "df.npz")[1])["good"]["cider-d"]
+    assert saved["value"] == alone["value"]
     assert "df:references/3" in alone["signature"]
-    assert "df:references/3" not in kept["signature"]
+    assert "df:references/3" not in saved["signature"]
 
 
 def test_partial_and_leave_one_out(crossmatch, tmp_path):
     (tmp_path / "one.json").write_text(json.dumps({"60623": "A young girl is preparing to blow out her candle"}))
-    words = ("score", "--candidates", "one.json", "--references", "refs.json", "--metrics", "rouge-l", "--json")
-    code, _, err = crossmatch(*words)
+    arguments = ("score", "--candidates", "one.json", "--references", "refs.json", "--metrics", "rouge-l", "--json")
+    code, _, err = crossmatch(*arguments)
     assert code == 1
-    assert "image '391895' has references but no candidate" in err
-    code, out, _ = crossmatch(*words, "--partial")
+    assert "Image '391895' has references but no candidate" in err
+    code, out, _ = crossmatch(*arguments, "--partial")
     assert code == 0
     assert json.loads(out)["one"]["rouge-l"]["value"] == 1
-    code, out, _ = crossmatch(*words, "--partial", "--leave-one-out")
-    found = json.loads(out)["one"]["rouge-l"]
+    code, out, _ = crossmatch(*arguments, "--partial", "--leave-one-out")
+    parsed = json.loads(out)["one"]["rouge-l"]
     assert code == 0
-    assert found["value"] < 0.5
-    assert "|refs:1|own:left-out|" in found["signature"]
+    assert parsed["value"] < 0.5
+    assert "|refs:1|own:left-out|" in parsed["signature"]
 
 
 def test_references_of_a_task(crossmatch, tmp_path):
-    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks import load_benchmark_data
 
-    images = load_data("diorama/retrieval", size="tiny").collection.image_ids.tolist()
+    images = load_benchmark_data("diorama/retrieval", size="tiny").collection.image_ids.tolist()
     (tmp_path / "scenes.json").write_text(json.dumps(dict.fromkeys(images, "a red circle")))
     code, out, _ = crossmatch("score", "--candidates", "scenes.json", "--references", "diorama/retrieval+size=tiny", "--json")
     assert code == 0
@@ -130,34 +130,35 @@ def test_references_of_a_task(crossmatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("arguments", "code", "message"),
     [
-        (("--metrics", "blue"), 2, "there is no caption metric 'blue'"),
-        (("--metrics", ","), 2, "no caption metric was named"),
+        (("--metrics", "blue"), 2, "Unknown caption metric 'blue'"),
+        (("--metrics", ","), 2, "No caption metric was named"),
         (("-o", "page.pdf"), 2, "page.pdf should end in .html"),
-        (("--references", "nothing.json"), 1, "nothing.json is not there"),
+        (("--references", "nothing.json"), 1, "nothing.json does not exist"),
         (("--references", "nothing"), 2, "nothing"),
-        (("--references", "diorama/bison"), 2, "has no images with captions of their own"),
-        (("--by", "tiger"), 2, "cannot be sorted by 'tiger'"),
-        (("--frequencies", "df.npz"), 1, "df.npz is not there"),
+        (("--references", "diorama/bison"), 2, "has no images with captions"),
+        (("--by", "tiger"), 2, "Cannot sort captions by 'tiger'"),
+        (("--frequencies", "df.npz"), 1, "document frequencies at df.npz"),
         (("--candidates", "absent.json"), 1, "absent.json"),
-        (("--metrics", "cider-d+sigma=0"), 2, "sigma is 0.0; a positive number was expected"),
-        (("--metrics", "cider-d+sigma=nan"), 2, "sigma is nan"),
-        (("--metrics", "cider-d+sigma=4+sigma=5"), 2, "was given sigma twice"),
-        (("--metrics", "bleu", "--frequencies", "df.npz"), 2, "--frequencies are for cider"),
+        (("--metrics", "cider-d+sigma=0"), 2, "sigma must be a positive number, got 0.0"),
+        (("--metrics", "cider-d+sigma=nan"), 2, "sigma must be a positive number, got nan"),
+        (("--metrics", "cider-d+sigma=4+sigma=5"), 2, "option sigma is set twice"),
+        (("--metrics", "bleu", "--frequencies", "df.npz"), 2, "--frequencies is only for cider"),
         (("--per-caption", "good.json"), 2, "good.json should end in .csv"),
-        (("--references", ""), 2, "no references were named"),
+        (("--references", ""), 2, "--references is empty"),
     ],
 )
-def test_what_is_wrong_is_one_line(crossmatch, words, code, message):
-    found, _, err = crossmatch(*SCORE, *words)
-    assert found == code
+def test_errors_are_one_line(crossmatch, arguments, code, message):
+    references = () if "--references" in arguments else SCORE[3:]
+    actual_code, _, err = crossmatch(*SCORE[:3], *references, *arguments)
+    assert actual_code == code
     assert message in err
     assert err.count("\n") == 1
 
 
 def test_the_metrics_are_listed(crossmatch):
-    code, out, _ = crossmatch("metrics")
+    code, out, _ = crossmatch("list", "metrics")
     assert code == 0
     assert "vedantam2015cider" in out
 
@@ -180,44 +181,44 @@ RATED = """image_id,caption,rating
 """
 
 
-def test_agreement_with_ratings_of_ones_own(crossmatch, tmp_path):
+def test_agreement_with_own_ratings(crossmatch, tmp_path):
     (tmp_path / "mine.csv").write_text(RATED)
-    words = ("agree", "--judgements", "mine.csv", "--references", "refs.json", "--metrics", "rouge-l,bleu-1", "--groups", 50)
-    code, out, _ = crossmatch(*words, "--scale", "-o", "agree.html")
+    arguments = ("agree", "--judgements", "mine.csv", "--references", "refs.json", "--metrics", "rouge-l,bleu-1", "--groups", 50)
+    code, out, _ = crossmatch(*arguments, "--scale", "-o", "agree.html")
     assert code == 0
     assert out.startswith("mine: 4 captions of 3 images, 5 ratings")
-    assert "metrics on people's scale" in out
-    assert "which metric agrees with people?" in (tmp_path / "agree.html").read_text()
-    code, out, _ = crossmatch(*words, "--ratings", "mean", "--curve", "--draws", 2, "--json")
-    found = json.loads(out)["mine"]
+    assert "metrics on the rating scale" in out
+    assert "agreement of metrics with people" in (tmp_path / "agree.html").read_text()
+    code, out, _ = crossmatch(*arguments, "--ratings", "mean", "--curve", "--draws", 2, "--json")
+    parsed = json.loads(out)["mine"]
     assert code == 0
-    assert found["metrics"]["rouge-l"]["tau-b"].keys() == {"value", "low", "high"}
-    assert found["differences"][0]["williams"]["freedom"] == 1
-    assert {point["references"] for point in found["curve"]["points"]} == {1, 2}
-    assert "ratings:mean" in found["signature"]
+    assert parsed["metrics"]["rouge-l"]["tau-b"].keys() == {"value", "low", "high"}
+    assert parsed["differences"][0]["williams"]["freedom"] == 1
+    assert {point["references"] for point in parsed["curve"]["points"]} == {1, 2}
+    assert "ratings:mean" in parsed["signature"]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("arguments", "code", "message"),
     [
-        (("--judgements", "mine.csv"), 2, "say what they are compared with: --references FILE"),
+        (("--judgements", "mine.csv"), 2, "--references FILE"),
         (("--judgements", "mine.csv", "--references", "refs.json", "-o", "a.png"), 2, "a.png should end in .html"),
         (("--judgements", "absent.csv", "--references", "refs.json"), 1, "absent.csv: No such file"),
-        (("--judgements", "flickr9k"), 2, "there is no study 'flickr9k'; there are flickr8k-expert, composite, pascal-50s"),
-        (("--judgements", ","), 2, "no study was named"),
-        (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "tau"), 2, "there is no caption metric 'tau'"),
+        (("--judgements", "flickr9k"), 2, "Unknown study 'flickr9k'. Choose from: flickr8k-expert, composite, pascal-50s"),
+        (("--judgements", ","), 2, "--judgements is empty"),
+        (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "tau"), 2, "Unknown caption metric 'tau'"),
         (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "clip-score"), 2, "a model that embeds"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_one_line(crossmatch, tmp_path, words, code, message):
+def test_errors_in_ratings_are_one_line(crossmatch, tmp_path, arguments, code, message):
     (tmp_path / "mine.csv").write_text(RATED)
-    found, _, err = crossmatch("agree", *words)
-    assert found == code
+    actual_code, _, err = crossmatch("agree", *arguments)
+    assert actual_code == code
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_the_studies_of_the_papers(crossmatch, real_data):
+def test_published_ratings_are_known(crossmatch, real_data):
     code, out, _ = crossmatch("agree", "--judgements", "flickr8k-expert,pascal-50s", "--metrics", "bleu-1", "--groups", 20)
     assert code == 0
     assert "5,664 captions of 1,000 images, 16,992 ratings" in out
@@ -227,7 +228,7 @@ def test_the_studies_of_the_papers(crossmatch, real_data):
 
 @pytest.fixture(scope="module")
 def grounder(tmp_path_factory):
-    from crossmatch.train.grounded import train_grounded
+    from crossmatch.train.small_grounder import train_grounded
 
     folder = tmp_path_factory.mktemp("grounded")
     train_grounded(folder, images=20, epochs=1, size="tiny", pixels=16)
@@ -235,19 +236,19 @@ def grounder(tmp_path_factory):
 
 
 def test_tiger_and_its_page_with_regions(crossmatch, tmp_path, grounder):
-    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks import load_benchmark_data
 
-    held = load_data("diorama/retrieval", size="tiny").collection
-    (tmp_path / "scenes.json").write_text(json.dumps(dict.fromkeys(held.image_ids.tolist(), "A red dog.")))
-    words = ("score", "--candidates", "scenes.json", "--references", "diorama/retrieval+size=tiny", "--samples", 20, "--json")
+    file = load_benchmark_data("diorama/retrieval", size="tiny").collection
+    (tmp_path / "scenes.json").write_text(json.dumps(dict.fromkeys(file.image_ids.tolist(), "A red dog.")))
+    arguments = ("score", "--candidates", "scenes.json", "--references", "diorama/retrieval+size=tiny", "--samples", 20, "--json")
     metrics = ("--metrics", "tiger+tau=0.5,tiger", "--grounder", grounder)
-    code, out, _ = crossmatch(*words, *metrics, "-o", "page.html")
+    code, out, _ = crossmatch(*arguments, *metrics, "-o", "page.html")
     assert code == 0
-    found = json.loads(out)["scenes"]
-    assert list(found) == ["tiger+tau=0.5", "rrs+tau=0.5", "wds+tau=0.5", "tiger", "rrs", "wds"]
-    assert found["rrs"]["value"] == found["rrs+tau=0.5"]["value"]
-    assert found["wds"]["value"] != found["wds+tau=0.5"]["value"]
-    assert "grounder:grounded" in found["tiger"]["signature"]
+    parsed = json.loads(out)["scenes"]
+    assert list(parsed) == ["tiger+tau=0.5", "rrs+tau=0.5", "wds+tau=0.5", "tiger", "rrs", "wds"]
+    assert parsed["rrs"]["value"] == parsed["rrs+tau=0.5"]["value"]
+    assert parsed["wds"]["value"] != parsed["wds+tau=0.5"]["value"]
+    assert "grounder:grounded" in parsed["tiger"]["signature"]
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 1 + 2 * 3  # the histograms, and three cards on either end
     assert page.count('<img src="data:image/jpeg') == 24
@@ -271,41 +272,48 @@ def test_clip_score(crossmatch, tmp_path, monkeypatch):
     for name in GOOD:
         Image.new("RGB", (4, 4)).save(images / f"{name}.png")
     code, out, _ = crossmatch(*SCORE, "--metrics", "clip-score,ref-clip-score+prefix=", "--images", images, "-m", "mine", "--json")
-    found = json.loads(out)["good"]
+    parsed = json.loads(out)["good"]
     assert code == 0
-    assert found["clip-score"]["value"] == pytest.approx(2.5)
-    assert "|prefix:A photo depicts|" in found["clip-score"]["signature"]
-    assert found["ref-clip-score+prefix="]["value"] == pytest.approx(2 * 2.5 / 3.5)
+    assert parsed["clip-score"]["value"] == pytest.approx(2.5)
+    assert "|prefix:A photo depicts|" in parsed["clip-score"]["signature"]
+    assert parsed["ref-clip-score+prefix="]["value"] == pytest.approx(2 * 2.5 / 3.5)
 
 
 def test_a_caption_is_explained(crossmatch, tmp_path, grounder):
-    from crossmatch.benchmarks import load_data
+    from crossmatch.benchmarks import load_benchmark_data
 
-    held = load_data("diorama/retrieval", size="tiny").collection
-    image = str(held.image_ids[0])
-    words = ("explain", "--grounder", grounder, "--caption", "A red dog.", "-o", "dog.png")
-    known = ("--references", "diorama/retrieval+size=tiny", "--id", image)
-    code, out, err = crossmatch(*words, *known, "--json")
+    file = load_benchmark_data("diorama/retrieval", size="tiny").collection
+    image = str(file.image_ids[0])
+    arguments = ("explain", "--grounder", grounder, "--caption", "A red dog.", "-o", "dog.png")
+    listed = ("--references", "diorama/retrieval+size=tiny", "--id", image)
+    code, out, err = crossmatch(*arguments, *listed, "--json")
     assert code == 0
     assert "saved dog.png" in err
     assert (tmp_path / "dog.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(out)
-    assert len(found["caption"]) == len(found["references"]) == len(found["boxes"])
-    assert found["TIGEr"] == pytest.approx((found["RRS"] + found["WDS"]) / 2)
-    assert found["tau"] == 1.5
-    held.open_image(image).save(tmp_path / "scene.png")
-    code, out, _ = crossmatch(*words, "--image", "scene.png", "--json")
+    parsed = json.loads(out)
+    assert len(parsed["caption"]) == len(parsed["references"]) == len(parsed["boxes"])
+    assert parsed["TIGEr"] == pytest.approx((parsed["RRS"] + parsed["WDS"]) / 2)
+    assert parsed["tau"] == 1.5
+    file.open_image(image).save(tmp_path / "scene.png")
+    code, out, _ = crossmatch(*arguments, "--image", "scene.png", "--json")
     assert code == 0
     assert len(json.loads(out)["boxes"]) == 14  # a picture without boxes has a grid of them
     for wrong, message in (
-        ((), "one image was expected"),
-        (("--id", image), "say of which references"),
-        ((*known[:2], "--id", "nobody"), "image 'nobody' is not in diorama/retrieval+size=tiny"),
-        ((*known, "--metric", "bleu-1"), "bleu-1 looks at no regions"),
-        ((*known, "-o", "dog.txt"), "dog.txt should end in .png, .svg, .pdf"),
-        ((*known, "--grounder", "random"), "random does not ground texts in regions"),
+        ((), "give one image"),
+        (("--id", image), "needs --references"),
+        ((*listed[:2], "--id", "nobody"), "--id nobody is not in diorama/retrieval+size=tiny"),
+        ((*listed, "--metric", "bleu-1"), "bleu-1 uses no regions"),
+        ((*listed, "-o", "dog.txt"), "dog.txt: the name of an image must end in .png, .svg, .pdf"),
+        ((*listed, "--grounder", "random"), "random: the model does not ground texts in regions"),
     ):
-        code, _, err = crossmatch(*words, *wrong)
+        options = {option for option in wrong if option in ("-o", "--grounder")}
+        base = (
+            "explain",
+            *(() if "--grounder" in options else arguments[1:3]),
+            *arguments[3:5],
+            *(() if "-o" in options else arguments[5:]),
+        )
+        code, _, err = crossmatch(*base, *wrong)
         assert code in (1, 2)
         assert message in err
         assert err.count("\n") == 1

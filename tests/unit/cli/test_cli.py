@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 from crossmatch import __version__
-from crossmatch.core.result import load
+from crossmatch.cli import cli
+from crossmatch.data.result import load_result
 from crossmatch.diorama.world import Diorama
 
 SRC = Path(__file__).parents[3] / "src"
@@ -26,16 +28,16 @@ def crossmatch(crossmatch, monkeypatch):
     return crossmatch
 
 
-def outside(*words, cwd, **environment):
+def outside(*arguments, cwd, **environment):
     """Call it as a user does."""
     path = os.pathsep.join(p for p in (str(environment.pop("path", "")), str(SRC)) if p)
     return subprocess.run(
-        [sys.executable, "-m", "crossmatch", *words], cwd=cwd, capture_output=True, text=True, encoding="utf-8", timeout=120,
+        [sys.executable, "-m", "crossmatch", *arguments], cwd=cwd, capture_output=True, text=True, encoding="utf-8", timeout=120,
         env={**os.environ, "PYTHONPATH": path, **environment},
     )  # fmt: skip
 
 
-def left(folder):
+def list_files(folder):
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
@@ -47,31 +49,39 @@ def test_run_prints_a_table_and_saves(crossmatch, tmp_path):
     assert code == 0
     assert out.splitlines()[0] == f"{TASK} · samples 10 · size tiny"
     assert err == f"saved r/random/{TASK}+samples=10+size=tiny.json · crossmatch report r\n"
-    assert left(tmp_path) == [f"r/random/{TASK}+samples=10+size=tiny.{end}" for end in ("json", "npz")]
+    assert list_files(tmp_path) == [f"r/random/{TASK}+samples=10+size=tiny.{end}" for end in ("json", "npz")]
 
 
-def test_json_is_pure_and_holds_what_is_saved(crossmatch, tmp_path):
+def test_json_output_equals_the_saved_result(crossmatch, tmp_path):
     code, out, err = crossmatch("run", "-m", "random", *QUICK, "--json")
     assert code == 0
-    told = json.loads(out)
-    saved = load(tmp_path / "results" / "random" / f"{TASK}+samples=10+size=tiny.json")
-    assert told == {TASK: saved.as_json()}
+    parsed = json.loads(out)
+    saved = load_result(tmp_path / "results" / "random" / f"{TASK}+samples=10+size=tiny.json")
+    assert parsed == {TASK: saved.as_json()}
     assert len(err.splitlines()) == 1
 
 
-def test_json_stays_pure_when_everything_else_goes_wrong_with_the_terminal(tmp_path):
-    done = outside(
+def test_json_output_survives_a_hostile_terminal(tmp_path):
+    process = outside(
         "run", "-m", "random", *QUICK, "--json", cwd=tmp_path, PYTHONIOENCODING="ascii", COLUMNS="10", TERM="dumb", NO_COLOR="1"
     )
-    assert done.returncode == 0
-    assert TASK in json.loads(done.stdout)
+    assert process.returncode == 0
+    assert TASK in json.loads(process.stdout)
+
+
+def test_several_models_are_evaluated_in_one_run(crossmatch, tmp_path):
+    code, out, _ = crossmatch("run", "-m", "random", "-m", "oracle", "-t", TASK, "--size", "tiny", "--samples", "10", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == ["random", "oracle"]
+    assert json.loads(out)["oracle"][TASK]["t2i/truth/hit@1"] == 100.0
+    assert {path.parts[-3] for path in (tmp_path / "results").rglob("*.json")} == {"random", "oracle"}
 
 
 def test_the_options_reach_the_evaluation(crossmatch, tmp_path):
-    words = ("--metrics", "hit@3, map@r", "--ties", "pessimistic", "--seed", "4", "--split", "val", "--name", "me & you")
-    code, out, _ = crossmatch("run", "-m", "random:2", *QUICK, *words, "--json")
+    arguments = ("--metrics", "hit@3, map@r", "--ties", "pessimistic", "--seed", "4", "--split", "val", "--name", "me & you")
+    code, out, _ = crossmatch("run", "-m", "random:2", *QUICK, *arguments, "--json")
     assert code == 0
-    result = load(next((tmp_path / "results").glob(f"me-you~*/{TASK}+metrics=hit@3,map@r+*.json")))
+    result = load_result(next((tmp_path / "results").glob(f"me-you~*/{TASK}+metrics=hit@3,map@r+*.json")))
     assert (result.model, result.ties, result.seed, result.samples) == ("me & you", "pessimistic", 4, 10)
     assert result.options == {
         "split": "val", "size": "tiny", "ties": "pessimistic", "samples": "10", "seed": "4", "metrics": "hit@3,map@r",
@@ -97,53 +107,66 @@ def test_compare_and_report_read_what_run_wrote(crossmatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
-        (("tasks",), TASK),
-        (("models",), "precomputed:FILE"),
-        (("metrics",), "map@r"),
+        (("list", "tasks"), TASK),
+        (("list", "models"), "precomputed:FILE"),
+        (("list", "metrics"), "map@r"),
         (("doctor",), __version__),
         (("--version",), __version__),
         (("--help",), "compare"),
         (("-h",), "compare"),
         (("run", "--help"), "--ties"),
-        (("train", "--help"), "dual"),
+        (("train", "--help"), "RECIPE"),
         (("train", "dual", "-h"), "--epochs"),
         (("demo", "--help"), "--size"),
         (("report", "--help"), "--output"),
     ],
 )
-def test_listings_go_to_standard_output(crossmatch, tmp_path, words, says):
-    code, out, err = crossmatch(*words)
+def test_listings_go_to_standard_output(crossmatch, tmp_path, arguments, message):
+    code, out, err = crossmatch(*arguments)
     assert (code, err) == (0, "")
-    assert says in out
-    assert left(tmp_path) == []
+    assert message in out
+    assert list_files(tmp_path) == []
+
+
+def test_every_command_fits_one_line_of_80_columns_in_the_list():
+    groups = [(cli, click.Context(cli))]
+    while groups:
+        group, context = groups.pop()
+        names = group.list_commands(context)
+        for name in names:
+            command = group.get_command(context, name)
+            text = command.get_short_help_str(80 - 6 - max(map(len, names)))
+            assert text.endswith(".") and not text.endswith("..."), (name, text)  # noqa: PT018
+            if isinstance(command, click.Group):
+                groups.append((command, click.Context(command, parent=context, info_name=name)))
 
 
 def test_every_listed_name_can_be_used(crossmatch):
-    from crossmatch.benchmarks import benchmarks
-    from crossmatch.metrics.table import METRICS
+    from crossmatch.benchmarks import list_benchmarks
+    from crossmatch.metrics.metric_table import METRICS
     from crossmatch.models import families
 
-    listed = {what: crossmatch(what)[1] for what in ("tasks", "models", "metrics")}
-    assert all(name in listed["tasks"] for name in benchmarks())
+    listed = {what: crossmatch("list", what)[1] for what in ("tasks", "models", "metrics")}
+    assert all(name in listed["tasks"] for name in list_benchmarks())
     assert all(name in listed["models"] for name in families())
     assert all(name.partition("@")[0] in listed["metrics"] for name in METRICS)
 
 
 def test_the_module_runs_and_standard_error_is_quiet_when_piped(tmp_path):
-    done = outside("run", "-m", "random", *QUICK, "--metrics", "hit@1", cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
+    process = outside("run", "-m", "random", *QUICK, "--metrics", "hit@1", cwd=tmp_path)
+    assert process.returncode == 0
+    assert process.stderr.splitlines() == [
         f"saved results/random/{TASK}+metrics=hit@1+samples=10+size=tiny.json · crossmatch report results"
     ]
 
 
-def test_a_reader_that_leaves_early_is_no_failure(tmp_path):
-    command = f"'{sys.executable}' -m crossmatch metrics | head -c 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+def test_closed_pipe_is_no_failure(tmp_path):
+    command = f"'{sys.executable}' -m crossmatch list metrics | head -c 1"
+    process = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(SRC)})  # fmt: skip
-    assert done.stderr == ""
+    assert process.stderr == ""
 
 
 # What fails: one line, the right code, nothing left behind
@@ -188,37 +211,41 @@ WRONG = [
     (("run", "-m", "precomputed:.", *QUICK), 2, "no such file"),
     (("run", "-m", "random", *QUICK, "--metrics", "map@rr"), 2, "Did you mean 'map@r'"),
     (("run", "-m", "random", *QUICK, "--metrics", ","), 2, "no metric"),
-    (("run", "-m", "random", *QUICK, "--metrics", "hit@0"), 2, "counts from one"),
+    (("run", "-m", "random", *QUICK, "--metrics", "hit@0"), 2, "must be between 1 and"),
     (("run", "-m", "random", *QUICK, "--metrics", "hit@" + "9" * 30), 2, "hit@"),
     (("run", "-m", "random", *QUICK, "--metrics", "ndcg@" + "9" * 15), 2, "ndcg@"),
     (("run", "-m", "random", *QUICK, "--samples", "1"), 2, "--samples"),
     (("run", "-m", "random", *QUICK, "--samples", "many"), 2, "--samples"),
     (("run", "-m", "random", *QUICK, "--seed", "-1"), 2, "seed"),
     (("run", "-m", "random", *QUICK, "--ties", "lucky"), 2, "--ties"),
-    (("run", "-m", "random", *QUICK, "--split", "tset"), 2, "no split 'tset'"),
-    (("run", "-m", "random", *QUICK, "--size", "huge"), 2, "no size 'huge'"),
+    (("run", "-m", "random", *QUICK, "--split", "tset"), 2, "Unknown diorama split 'tset'"),
+    (("run", "-m", "random", "-t", TASK, "--size", "huge"), 2, "Unknown diorama size 'huge'"),
+    (("run", "-m", "random", *QUICK, "--size", "tiny"), 2, "--size was given 2 times"),
+    (("run", "-m", "random", "-m", "random", *QUICK), 2, "same model twice"),
+    (("run", "-m", "random", "-m", "oracle", *QUICK, "--name", "a"), 2, "--name was given 1 times for 2 models"),
+    (("list", "nope"), 2, "'nope' is not one of"),
     (("run", "-m", "random", *QUICK, "--nmae", "x"), 2, "No such option"),
     (("run", "-m", "random", *QUICK, "extra"), 2, "extra"),
     (("compare",), 2, "Missing argument"),
-    (("compare", "nowhere"), 2, "there is no nowhere"),
+    (("compare", "nowhere"), 2, "nowhere does not exist"),
     (("compare", "."), 2, "no results below"),
     (("report",), 2, "Missing argument"),
-    (("report", "nowhere"), 2, "there is no nowhere"),
+    (("report", "nowhere"), 2, "nowhere does not exist"),
     (("report", "nowhere", "-o", "."), 2, "is a directory"),
-    (("demo", "--size", "huge"), 2, "no size 'huge'"),
-    (("train", "bert"), 2, "No such command 'bert'"),
+    (("demo", "--size", "huge"), 2, "Unknown diorama size 'huge'"),
+    (("train", "bert", "-o", "x"), 2, "there is no recipe 'bert'"),
     (("train", "dual"), 2, "Missing option"),
-    (("train", "dual", "-o", "x", "--images", "3"), 2, "--images"),
+    (("train", "dual", "-o", "x", "--images", "1"), 2, "--images"),
     (("train", "dual", "-o", "x", "--epochs", "0"), 2, "--epochs"),
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "says"), WRONG, ids=[" ".join(w)[:70] or "nothing" for w, _, _ in WRONG])
-def test_wrong_words_end_with_two_and_one_line(crossmatch, tmp_path, words, code, says):
-    found, out, err = crossmatch(*words)
-    assert (found, out) == (code, "")
-    assert_one_line(err, says)
-    assert left(tmp_path) == []
+@pytest.mark.parametrize(("arguments", "code", "message"), WRONG, ids=[" ".join(w)[:70] or "nothing" for w, _, _ in WRONG])
+def test_wrong_usage_exits_with_2_and_one_line(crossmatch, tmp_path, arguments, code, message):
+    actual_code, out, err = crossmatch(*arguments)
+    assert (actual_code, out) == (code, "")
+    assert_one_line(err, message)
+    assert list_files(tmp_path) == []
 
 
 FAILING = [
@@ -231,38 +258,38 @@ FAILING = [
     ),
     (a_file_called_results, ("run", "-m", "random", *QUICK, "-o", "taken"), "taken"),
     (a_file_called_results, ("run", "-m", "random", *QUICK, "-o", "taken/deeper"), "taken"),
-    (a_file_called_results, ("report", "taken"), "taken is not a result"),
-    (a_file_called_results, ("compare", "taken", "taken"), "taken is not a result"),
+    (a_file_called_results, ("report", "taken"), "taken is not a crossmatch result"),
+    (a_file_called_results, ("compare", "taken", "taken"), "taken is not a crossmatch result"),
     (damaged_result, ("report", "res"), "damaged"),
     (damaged_result, ("compare", "res"), "damaged"),
 ]
 
 
-@pytest.mark.parametrize(("prepare", "words", "says"), FAILING, ids=[f"{p.__name__} {w[0]}" for p, w, _ in FAILING])
+@pytest.mark.parametrize(("prepare", "arguments", "message"), FAILING, ids=[f"{p.__name__} {w[0]}" for p, w, _ in FAILING])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_failed_work_ends_with_one_and_one_line(crossmatch, tmp_path, prepare, words, says):
+def test_failed_work_exits_with_1_and_one_line(crossmatch, tmp_path, prepare, arguments, message):
     prepare(tmp_path)
-    before = left(tmp_path)
-    found, out, err = crossmatch(*words)
-    assert (found, out) == (1, "")
-    assert_one_line(err, says)
-    assert left(tmp_path) == before
+    before = list_files(tmp_path)
+    actual_code, out, err = crossmatch(*arguments)
+    assert (actual_code, out) == (1, "")
+    assert_one_line(err, message)
+    assert list_files(tmp_path) == before
 
 
-def assert_one_line(err, says):
+def assert_one_line(err, message):
     assert err.startswith("crossmatch: ")
     assert err.endswith("\n")
     assert err.count("\n") == 1
-    assert says in err
+    assert message in err
     assert "Traceback" not in err
     assert len(err) < 600
 
 
-@pytest.mark.parametrize("words", [(), ("train",)], ids=["nothing", "train"])
-def test_a_command_without_its_word_shows_the_help_as_help(crossmatch, words):
+@pytest.mark.parametrize("arguments", [(), ("train",)], ids=["nothing", "train"])
+def test_command_without_arguments_prints_its_help(crossmatch, arguments):
     """Lines, as `--help` has them; not the page squeezed into one line of an error."""
-    code, out, err = crossmatch(*words)
+    code, out, err = crossmatch(*arguments)
     assert code in (0, 2)
     assert len((out or err).splitlines()) > 3 or len(err) < 300
 
@@ -273,7 +300,7 @@ def test_an_error_message_with_line_breaks_is_still_one_line(crossmatch):
     assert_one_line(err, "there is no model")
 
 
-def test_results_that_cannot_be_compared_end_with_one(crossmatch):
+def test_incomparable_results_exit_with_1(crossmatch):
     assert crossmatch("run", "-m", "random", *QUICK, "--metrics", "hit@1")[0] == 0
     assert crossmatch("run", "-m", "oracle", *QUICK, "--metrics", "hit@1", "--seed", "1")[0] == 0
     code, out, err = crossmatch("compare", "results")
@@ -284,7 +311,7 @@ def test_results_that_cannot_be_compared_end_with_one(crossmatch):
     assert_one_line(err, "needs two models")
 
 
-def test_two_folders_of_one_name_are_compared_or_their_name_is_blamed(crossmatch):
+def test_two_results_of_one_name_are_compared_or_named(crossmatch):
     """Two results called `random` in two folders: the message must not ask for two folders."""
     assert crossmatch("run", "-m", "random:1", "--name", "m", *QUICK, "--metrics", "hit@1", "-o", "a")[0] == 0
     assert crossmatch("run", "-m", "random:2", "--name", "m", *QUICK, "--metrics", "hit@1", "-o", "b")[0] == 0
@@ -292,21 +319,38 @@ def test_two_folders_of_one_name_are_compared_or_their_name_is_blamed(crossmatch
     assert code == 0 or "Name two folders" not in err
 
 
-def test_a_failure_seen_from_outside_has_no_traceback(tmp_path):
+def test_failure_in_a_subprocess_has_no_traceback(tmp_path):
     (tmp_path / "x.csv").write_text("trial_id,s_c0_i0,s_c0_i1\n1,2,3\n")
-    done = outside("run", "-m", "precomputed:x.csv", *QUICK, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert_one_line(done.stderr, "retrieval benchmark")
+    process = outside("run", "-m", "precomputed:x.csv", *QUICK, cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert_one_line(process.stderr, "retrieval benchmark")
 
 
-def test_embeddings_too_long_to_square_give_one_line_and_no_warning(tmp_path):
+def test_huge_embeddings_give_one_line_and_no_warning(tmp_path):
     images, captions = [f"test-{n:05d}" for n in range(50)], [f"test-{n:05d}#{k}" for n in range(50) for k in range(5)]
     vectors = np.random.default_rng(0).standard_normal((250, 4)) * 1e200
     np.savez(
         tmp_path / "long.npz", image_ids=images, image_embeddings=vectors[:50], caption_ids=captions, caption_embeddings=vectors
     )
-    done = outside("run", "-m", "precomputed:long.npz", *QUICK, cwd=tmp_path)
-    assert done.returncode == 0 or done.stderr.count("\n") == 1
+    process = outside("run", "-m", "precomputed:long.npz", *QUICK, cwd=tmp_path)
+    assert process.returncode == 0 or process.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("library", "arguments", "extra"),
+    [
+        ("sqlalchemy", ("study", "status", "S"), "study"),
+        ("sqlalchemy", ("study", "simulate", "S"), "study"),
+        ("torch", ("train", "vse0", "-o", "x"), "models"),
+    ],
+)
+def test_missing_library_names_its_extra(tmp_path, library, arguments, extra):
+    code = f"import sys; sys.modules[{library!r}] = None; from crossmatch.cli import main; sys.argv = {['crossmatch', *arguments]}; main()"
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SRC)}
+    )
+    assert process.returncode == 1
+    assert_one_line(process.stderr, f"pip install 'crossmatch[{extra}]'")
 
 
 # Plugins
@@ -322,22 +366,22 @@ def plugin(folder, code):
 
 
 TRIALS = """
-from crossmatch.core.benchmark import Benchmark
-from crossmatch.core.trials import Trials
+from crossmatch.data.benchmark import Benchmark
+from crossmatch.data.trials import Trials
 THING = Benchmark("coins", "heads or tails", lambda: Trials(["a", "b"], [["x", "y"]] * 2, [["c"]] * 2, ["k"] * 2), ("t2i",))
 """
 
 
 def test_a_plugged_in_task_is_listed_and_run(tmp_path):
     plugin(tmp_path, TRIALS)
-    assert "coins" in outside("tasks", cwd=tmp_path, path=tmp_path).stdout
+    assert "coins" in outside("list", "tasks", cwd=tmp_path, path=tmp_path).stdout
     (tmp_path / "s.csv").write_text("trial_id,s_c0_i0,s_c0_i1\na,2,1\nb,1,2\n")
-    done = outside("run", "-m", "precomputed:s.csv", "-t", "coins", "--json", cwd=tmp_path, path=tmp_path)
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"coins": {"t2i": 50.0}})
+    process = outside("run", "-m", "precomputed:s.csv", "-t", "coins", "--json", cwd=tmp_path, path=tmp_path)
+    assert (process.returncode, json.loads(process.stdout)) == (0, {"coins": {"t2i": 50.0}})
 
 
 def test_a_broken_plugin_is_named_and_gives_no_traceback(tmp_path):
     plugin(tmp_path, "import a_package_that_is_not_there\n")
-    done = outside("tasks", cwd=tmp_path, path=tmp_path)
-    assert "Traceback" not in done.stderr
-    assert done.returncode == 0 or "thing" in done.stderr or "their" in done.stderr
+    process = outside("list", "tasks", cwd=tmp_path, path=tmp_path)
+    assert "Traceback" not in process.stderr
+    assert process.returncode == 0 or "thing" in process.stderr or "their" in process.stderr

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from crossmatch.benchmarks import data_sets as table
+from crossmatch.benchmarks.datasets import data_set_table
 from crossmatch.cli import cli, main
 from crossmatch.cli.data import data
-from crossmatch.core.files import DataFile, DataFolder, DataSet, Tally
+from crossmatch.data.io.dataset_files import CountCheck, DataFile, DataFolder, DataSet
 
 CATS, DOGS = b"id,grade\n1,5\n2,4\n", b"id,grade\n7,3\n"
 
@@ -22,8 +22,8 @@ def declare(path, content, url="http://127.0.0.1:9/"):
 PETS = DataSet(
     "pets", "cats and dogs", "CC BY 4.0", "smith",
     (declare("pets/cats.csv", CATS), declare("pets/dogs.csv", DOGS), DataFile("pets/notes.txt", None, None, use="optional")),
-    source="https://pets.example", tasks=("pet-search",), folders=(DataFolder("pets/images", "3 images", "https://pets.example/zip"),),
-    tallies=(Tally("cats", 2, ("pets/cats.csv",), table.rows),),
+    homepage="https://pets.example", tasks=("pet-search",), folders=(DataFolder("pets/images", "3 images", "https://pets.example/zip"),),
+    count_checks=(CountCheck("cats", 2, ("pets/cats.csv",), data_set_table.count_csv_rows),),
 )  # fmt: skip
 ZOO = DataSet(
     "zoo", "beasts", "CC BY-NC 4.0", "smith", (declare("zoo/lions.csv", CATS),), non_commercial=True, tasks=("zoo-search",)
@@ -35,11 +35,11 @@ def crossmatch(monkeypatch, capsys, tmp_path):
     """Call the command in this process with two small data sets: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CROSSMATCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(table, "BUILT_IN", (PETS, ZOO))
+    monkeypatch.setattr(data_set_table, "BUILT_IN", (PETS, ZOO))
     monkeypatch.setitem(cli.commands, "data", data)
 
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["crossmatch", "data", *map(str, words)])
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["crossmatch", *(() if arguments[0] == "list" else ("data",)), *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             main()
         out, err = capsys.readouterr()
@@ -58,27 +58,27 @@ def hand(tmp_path):
     return tmp_path / "hand"
 
 
-def test_list_says_what_is_here_and_under_which_licence(crossmatch, hand, tmp_path):
-    code, out, err = crossmatch("list")
+def test_list_data_shows_presence_and_licence(crossmatch, hand, tmp_path):
+    code, out, err = crossmatch("list", "data")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == f"data in {tmp_path}/data"
     assert lines[1].split("  ")[0] == "name"
     assert " ".join(lines[2].split()) == "pets 0 of 2 0.0 MB pet-search CC BY 4.0 cats and dogs"
     assert " ".join(lines[3].split()) == "zoo 0 of 1 0.0 MB zoo-search NON-COMMERCIAL CC BY-NC 4.0 beasts"
-    assert "  optional: pets/notes.txt, not here" in lines
-    assert "  optional: pets/images, not here" in lines
+    assert "  optional: pets/notes.txt, not present" in lines
+    assert "  optional: pets/images, not present" in lines
     crossmatch("get", "pets", "--from", hand)
     (tmp_path / "data/pets/images").mkdir()
     (tmp_path / "data/pets/cats.csv").write_bytes(b"short")
-    out = crossmatch("list")[1]
+    out = crossmatch("list", "data")[1]
     assert "1 of 2, 1 wrong" in out
-    assert "  optional: pets/images, here" in out
+    assert "  optional: pets/images, present" in out
 
 
 def test_list_as_json(crossmatch, hand, tmp_path):
     crossmatch("get", "pets", "--from", hand)
-    pets, zoo = json.loads(crossmatch("list", "--json")[1])
+    pets, zoo = json.loads(crossmatch("list", "data", "--json")[1])
     assert (pets["name"], pets["licence"], pets["tasks"], pets["bytes"]) == ("pets", "CC BY 4.0", ["pet-search"], 30)
     assert [(file["path"], file["use"], file["state"]) for file in pets["files"]] == [
         ("pets/cats.csv", "required", "ok"), ("pets/dogs.csv", "required", "ok"), ("pets/notes.txt", "optional", "missing"),
@@ -89,7 +89,7 @@ def test_list_as_json(crossmatch, hand, tmp_path):
     assert zoo["files"][0]["place"] is None
 
 
-def test_get_takes_files_at_hand(crossmatch, hand, tmp_path):
+def test_get_copies_local_files(crossmatch, hand, tmp_path):
     code, out, err = crossmatch("get", "pets", "--from", hand, "--link")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -100,19 +100,19 @@ def test_get_takes_files_at_hand(crossmatch, hand, tmp_path):
     assert (tmp_path / "data/pets/cats.csv").is_symlink()
 
 
-def test_get_of_several_says_which_files_are_missing(crossmatch, hand):
+def test_get_of_several_names_missing_files(crossmatch, hand):
     code, out, err = crossmatch("get", "pets", "zoo", "--from", hand)
     assert code == 1
     assert "zoo: NON-COMMERCIAL USE ONLY, CC BY-NC 4.0" in out
     assert err == (
-        f"crossmatch: zoo lacks 1 of 1 files: zoo/lions.csv: there is no lions.csv in {hand} to take. "
-        "Name another folder, download them with `crossmatch data get zoo`.\n"
+        f"crossmatch: zoo lacks 1 of 1 files: zoo/lions.csv: {hand} contains no lions.csv. "
+        "Use another folder, download them with `crossmatch data get zoo`.\n"
     )
 
 
 def test_get_without_a_network_is_one_line(crossmatch, tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr("crossmatch.core.download.Wire.__init__.__defaults__", (0.5, 2, 0.0, lambda seconds: None))
+    monkeypatch.setattr("crossmatch.data.io.http_download.RetryPolicy.__init__.__defaults__", (0.5, 2, 0.0, lambda seconds: None))
     code, out, err = crossmatch("get", "zoo")
     assert code == 1
     assert out.splitlines()[0] == "zoo: NON-COMMERCIAL USE ONLY, CC BY-NC 4.0"  # before anything is asked of a server
@@ -125,7 +125,7 @@ def test_get_without_a_network_is_one_line(crossmatch, tmp_path, monkeypatch):
 
 def test_wrong_words(crossmatch, hand):
     assert crossmatch("get", "petz")[::2] == (
-        2, "crossmatch: there is no data set 'petz'. Did you mean 'pets'? `crossmatch data list` lists them all.\n",
+        2, "crossmatch: there is no data set 'petz'. Did you mean 'pets'? `crossmatch list data` lists them all.\n",
     )  # fmt: skip
     assert crossmatch("get", "pets", "petz", "--from", hand)[0] == 2
     assert not (hand.parent / "data").exists()  # all names are read before anything is done
@@ -139,22 +139,22 @@ def test_wrong_words(crossmatch, hand):
     assert "nowhere is not a folder" in err
 
 
-def test_verify_is_content_with_right_files(crossmatch, hand):
+def test_verify_accepts_correct_files(crossmatch, hand):
     crossmatch("get", "pets", "--from", hand)
     code, out, err = crossmatch("verify")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert lines == [["pets"], ["what", "found"], ["pets/cats.csv", "ok"], ["pets/dogs.csv", "ok"], ["cats", "2"]]
+    assert lines == [["pets"], ["item", "state"], ["pets/cats.csv", "ok"], ["pets/dogs.csv", "ok"], ["cats", "2"]]
     assert crossmatch("verify", "pets")[0] == 0
 
 
-def test_verify_without_data_says_so_and_a_named_set_must_be_there(crossmatch, tmp_path):
-    assert crossmatch("verify") == (0, f"there are no data in {tmp_path}/data.\n", "")
+def test_verify_without_data_says_so_and_requires_named_sets(crossmatch, tmp_path):
+    assert crossmatch("verify") == (0, f"{tmp_path}/data contains no data sets.\n", "")
     assert json.loads(crossmatch("verify", "--json")[1]) == {}
     code, _, err = crossmatch("verify", "zoo")
     assert code == 1
     assert err == (
-        "crossmatch: zoo/lions.csv: missing. Get what is missing or wrong with `crossmatch data get zoo`.\n"
+        "crossmatch: zoo/lions.csv: missing. Get the files again: crossmatch data get zoo\n"
     )  # fmt: skip
 
 
@@ -168,18 +168,18 @@ def test_verify_fails_on_a_wrong_file_and_names_it(crossmatch, hand, tmp_path, c
     assert "not counted: a file is missing or wrong" in out
     assert f"{tmp_path}/data/pets/cats.csv: " in err
     assert "expected" in err
-    assert "`crossmatch data get pets`" in err
+    assert "crossmatch data get pets" in err
     code, out, _ = crossmatch("verify", "--json")
     assert code == 1
-    found = json.loads(out)["pets"]
-    assert found["ok"] is False
-    assert [file["state"] for file in found["files"]] == ["wrong", "ok", "missing"]
-    assert found["counts"] == [{"what": "cats", "expected": 2, "seen": None, "ok": None, "why": ""}]
+    parsed = json.loads(out)["pets"]
+    assert parsed["ok"] is False
+    assert [file["state"] for file in parsed["files"]] == ["wrong", "ok", "missing"]
+    assert parsed["counts"] == [{"what": "cats", "expected": 2, "seen": None, "ok": None, "why": ""}]
 
 
 def test_verify_fails_on_a_count(crossmatch, hand, monkeypatch):
     crossmatch("get", "pets", "--from", hand)
-    monkeypatch.setattr(table, "BUILT_IN", (replace(PETS, tallies=(replace(PETS.tallies[0], expected=1_200),)),))
+    monkeypatch.setattr(data_set_table, "BUILT_IN", (replace(PETS, count_checks=(replace(PETS.count_checks[0], expected=1_200),)),))
     code, out, err = crossmatch("verify", "pets")
     assert code == 1
     assert "2 WRONG: expected 1,200" in out

@@ -1,4 +1,4 @@
-"""The fast truth against the definition, spelt out."""
+"""The fast truth against the definition."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.diorama.grammar import describe
-from crossmatch.diorama.kinds import kinds_of
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.diorama.caption_grammar import describe
+from crossmatch.diorama.caption_meaning import SOME, Caption, Meaning, Phrase, disjoint
 from crossmatch.diorama.layout import all_relations, sample_scene
-from crossmatch.diorama.meaning import SOME, Caption, Meaning, Phrase, disjoint
-from crossmatch.diorama.scenes import RELATIONS, Box, Scene, Thing
+from crossmatch.diorama.object_kinds import kinds_of
+from crossmatch.diorama.scenes import RELATIONS, Box, Scene, SceneObject
 from crossmatch.diorama.truth import truth
 
 NOUNS, COLOURS, TEXTURES = ("dog", "cat", "car", "animal", "vehicle", "thing"), ("red", "blue"), ("plain", "striped")
 
 
-def slow_truth(scene: Scene, meaning: Meaning) -> bool:
-    """Enumerate every choice of a set for each phrase, as the definition says."""
+def truth_by_definition(scene: Scene, meaning: Meaning) -> bool:
+    """Enumerate every choice of a set for each phrase."""
     choices = []
     for phrase in meaning.phrases:
         fitting = [
             i
-            for i, thing in enumerate(scene.things)
-            if thing.kind in kinds_of(phrase.noun)
-            and phrase.colour in (None, thing.colour)
-            and phrase.texture in (None, thing.texture)
-            and phrase.size in (None, thing.size)
+            for i, item in enumerate(scene.objects)
+            if item.kind in kinds_of(phrase.noun)
+            and phrase.colour in (None, item.colour)
+            and phrase.texture in (None, item.texture)
+            and phrase.size in (None, item.size)
         ]
         if phrase.count is None:
             choices.append([[i] for i in fitting])
@@ -49,22 +49,24 @@ def slow_truth(scene: Scene, meaning: Meaning) -> bool:
 
 @st.composite
 def any_scenes(draw: st.DrawFn) -> Scene:
-    """Few words and any relations at all, so that much is true and nothing can be taken for granted."""
+    """Few words and arbitrary relations, so that many captions are true."""
     n = draw(st.integers(0, 8))
-    things = tuple(
-        Thing(kind, colour, texture, "small", Box(0, 0, 1, 1), 0, "ground")
+    objects = tuple(
+        SceneObject(kind, colour, texture, "small", Box(0, 0, 1, 1), 0, "ground")
         for kind, colour, texture in draw(
             st.lists(st.tuples(*map(st.sampled_from, (NOUNS[:3], COLOURS, TEXTURES))), min_size=n, max_size=n)
         )
     )
-    held = {name: draw(st.integers(0, 2 ** (n * n) - 1)) | draw(st.integers(0, 2 ** (n * n) - 1)) for name in RELATIONS[:3]}
-    related = {(name, i, j) for name, bits in held.items() for i in range(n) for j in range(n) if bits >> (n * i + j) & 1}
-    return Scene(draw(st.sampled_from(("beach", "room", "snow"))), things, frozenset(related), 100, 0)
+    relation_bits = {
+        name: draw(st.integers(0, 2 ** (n * n) - 1)) | draw(st.integers(0, 2 ** (n * n) - 1)) for name in RELATIONS[:3]
+    }
+    related = {(name, i, j) for name, bits in relation_bits.items() for i in range(n) for j in range(n) if bits >> (n * i + j) & 1}
+    return Scene(draw(st.sampled_from(("beach", "room", "snow"))), objects, frozenset(related), 100, 0)
 
 
 @st.composite
 def meanings(draw: st.DrawFn) -> Meaning:
-    """Up to four phrases that cannot fit the same thing, and a random forest of relations over them."""
+    """Up to four phrases that cannot fit the same object, and a random forest of relations over them."""
     words = st.tuples(
         st.sampled_from(NOUNS),
         st.sampled_from((None, *COLOURS)),
@@ -74,51 +76,43 @@ def meanings(draw: st.DrawFn) -> Meaning:
     )
     phrases: list[Phrase] = []
     for phrase in draw(st.lists(words.map(lambda w: Phrase(*w)), min_size=1, max_size=6)):
-        if len(phrases) < 4 and all(disjoint(phrase, other) for other in phrases):
+        if len(phrases) < 4 and all(disjoint(phrase, earlier) for earlier in phrases):
             phrases.append(phrase)
-    able = draw(st.permutations([i for i, phrase in enumerate(phrases) if phrase.count != SOME]))
+    relatable = draw(st.permutations([i for i, phrase in enumerate(phrases) if phrase.count != SOME]))
     relations = []  # from the leaves to the roots: every phrase but the last may point to a later one
-    for at, subject in enumerate(able[:-1]):
-        object_ = draw(st.sampled_from([None, *able[at + 1 :], *able[at + 1 :]]))
+    for at, subject in enumerate(relatable[:-1]):
+        object_ = draw(st.sampled_from([None, *relatable[at + 1 :], *relatable[at + 1 :]]))
         if object_ is not None:
             relations.append((draw(st.sampled_from(RELATIONS[:3])), subject, object_))
     return Meaning(tuple(phrases), tuple(relations), draw(st.sampled_from((None, None, "beach", "indoors", "outdoors"))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(any_scenes(), min_size=1, max_size=6), st.lists(meanings(), min_size=1, max_size=25))
-def test_truth_is_the_definition(scenes: list[Scene], sayings: list[Meaning]) -> None:
-    slow = [[slow_truth(scene, meaning) for meaning in sayings] for scene in scenes]
-    assert truth(scenes, sayings).tolist() == slow
+def test_truth_equals_the_definition(scenes: list[Scene], all_meanings: list[Meaning]) -> None:
+    expected = [[truth_by_definition(scene, meaning) for meaning in all_meanings] for scene in scenes]
+    assert truth(scenes, all_meanings).tolist() == expected
 
 
-def test_truth_is_the_definition_on_sampled_scenes_and_their_captions() -> None:
+def test_truth_equals_the_definition_for_sampled_scenes_and_their_captions() -> None:
     scenes = [sample_scene("truth", i) for i in range(150)]
     captions = [caption for scene in scenes for caption in describe(scene)]
     fast = truth(scenes, captions)
-    assert fast.tolist() == [[slow_truth(scene, caption.meaning) for caption in captions] for scene in scenes]
-    assert fast[np.arange(150).repeat(5), np.arange(750)].all()
+    assert fast.tolist() == [[truth_by_definition(scene, caption.meaning) for caption in captions] for scene in scenes]
+    assert fast[np.arange(150).repeat(5), np.arange(750)].all()  # each caption is true of its own scene
     assert 0.01 < fast.mean() < 0.2
 
 
-def test_every_caption_is_true_of_its_own_scene() -> None:
-    for i in range(600):
-        scene = sample_scene("own", i)
-        captions = describe(scene)
-        assert all(slow_truth(scene, caption.meaning) for caption in captions)
-        assert truth([scene], captions).all()
-
-
-def thing(kind: str, colour: str, x: int, y: int, footing: str = "ground") -> Thing:
-    return Thing(kind, colour, "plain", "small", Box(x, y, x + 150, y + 150), 0, footing)
+def make_object(kind: str, colour: str, x: int, y: int, footing: str = "ground") -> SceneObject:
+    return SceneObject(kind, colour, "plain", "small", Box(x, y, x + 150, y + 150), 0, footing)
 
 
 YARD = (
-    thing("dog", "red", 0, 700),
-    thing("dog", "red", 200, 700),
-    thing("cat", "blue", 400, 700),
-    thing("dog", "blue", 600, 700),
-    thing("plane", "white", 400, 100, "air"),
+    make_object("dog", "red", 0, 700),
+    make_object("dog", "red", 200, 700),
+    make_object("cat", "blue", 400, 700),
+    make_object("dog", "blue", 600, 700),
+    make_object("plane", "white", 400, 100, "air"),
 )
 SCENE = Scene("meadow", YARD, all_relations(YARD), 100, 0)
 
@@ -137,8 +131,8 @@ SCENE = Scene("meadow", YARD, all_relations(YARD), 100, 0)
         (False, [Phrase("cat", count=SOME)], [], None),
         (True, [Phrase("cat", count=1)], [], None),
         (True, [Phrase("dog"), Phrase("cat")], [("left of", 0, 1)], None),
-        (True, [Phrase("dog"), Phrase("cat")], [("right of", 0, 1)], None),  # some dog is
-        (False, [Phrase("dog", count=3), Phrase("cat")], [("left of", 0, 1)], None),  # not all dogs are
+        (True, [Phrase("dog"), Phrase("cat")], [("right of", 0, 1)], None),  # true of one dog
+        (False, [Phrase("dog", count=3), Phrase("cat")], [("left of", 0, 1)], None),  # not true of all dogs
         (True, [Phrase("dog", "red", count=2), Phrase("cat")], [("left of", 0, 1)], None),
         (True, [Phrase("cat"), Phrase("dog", "red", count=2)], [("right of", 0, 1)], None),
         (False, [Phrase("cat"), Phrase("dog", count=3)], [("right of", 0, 1)], None),
@@ -149,27 +143,29 @@ SCENE = Scene("meadow", YARD, all_relations(YARD), 100, 0)
         (False, [Phrase("car")], [], None),
     ],
 )
-def test_known_answers(expected: bool, phrases: list[Phrase], relations: list[tuple[str, int, int]], setting: str | None) -> None:
+def test_captions_with_known_truth(
+    expected: bool, phrases: list[Phrase], relations: list[tuple[str, int, int]], setting: str | None
+) -> None:
     meaning = Meaning(tuple(phrases), tuple(relations), setting)
-    assert slow_truth(SCENE, meaning) is expected
+    assert truth_by_definition(SCENE, meaning) is expected
     assert truth([SCENE], [meaning, Caption("", meaning)]).tolist() == [[expected, expected]]
 
 
-def test_one_partner_for_all_is_not_a_partner_for_each() -> None:
+def test_counted_objects_need_one_common_partner() -> None:
     """ "a cat left of two dogs": each dog has a cat to its left, but no cat is left of both."""
-    things = tuple(thing(kind, "red", 200 * i, 700) for i, kind in enumerate(("cat", "dog", "cat", "dog")))
+    objects = tuple(make_object(kind, "red", 200 * i, 700) for i, kind in enumerate(("cat", "dog", "cat", "dog")))
     relations = frozenset({("left of", 0, 1), ("left of", 2, 3)})
     meaning = Meaning((Phrase("cat"), Phrase("dog", count=2)), (("left of", 0, 1),))
-    assert not truth([Scene("snow", things, relations, 100, 0)], [meaning])[0, 0]
-    assert truth([Scene("snow", things, relations | {("left of", 0, 3)}, 100, 0)], [meaning])[0, 0]
+    assert not truth([Scene("snow", objects, relations, 100, 0)], [meaning])[0, 0]
+    assert truth([Scene("snow", objects, relations | {("left of", 0, 3)}, 100, 0)], [meaning])[0, 0]
 
 
-def test_shapes_of_nothing() -> None:
+def test_truth_accepts_no_scenes_and_no_captions() -> None:
     assert truth([], [Meaning((Phrase("dog"),), (), "beach")]).shape == (0, 1)
     assert truth([SCENE], []).shape == (1, 0)
     assert truth([SCENE], [Meaning((Phrase("dog"),))]).dtype == bool
 
 
-def test_too_many_things_are_an_error() -> None:
-    with pytest.raises(CrossmatchError, match="9 things"):
+def test_more_than_eight_objects_are_rejected() -> None:
+    with pytest.raises(CrossmatchError, match="9 objects"):
         truth([Scene("beach", YARD + YARD[:4], frozenset(), 100, 0)], [])

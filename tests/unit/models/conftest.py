@@ -1,4 +1,4 @@
-"""open_clip and timm, which import torchvision: they lie in a folder of their own (see the Makefile), out of the way."""
+"""Fixtures of models: open_clip and timm, which import torchvision from a folder of their own (see the Makefile); a hub cache."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ APART = Path(sys.prefix) / "with-torchvision"
 
 @pytest.fixture(scope="session")
 def torchvision_operators() -> None:
-    """Make torchvision importable: its path, and the operators that it registers shapes for; none of them is called here."""
+    """Make torchvision importable: its path, and the operators that it registers; none of them is called here."""
     torch = pytest.importorskip("torch")
     if APART.is_dir() and str(APART) not in sys.path:
         sys.path.append(str(APART))
@@ -27,10 +28,10 @@ def torchvision_operators() -> None:
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _KEPT.append(library)
+    _LIBRARIES.append(library)
 
 
-_KEPT: list[object] = []  # what a library has declared is gone with it
+_LIBRARIES: list[object] = []  # operators exist as long as their library
 
 
 def _importable() -> bool:
@@ -58,7 +59,33 @@ def _quietly(name: str) -> object:
         pytest.skip(f"{name} is not installed; `make test` puts it into {APART}")
     level = logging.root.level
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries' own imports
-        found = import_module(name)
+        warnings.simplefilter("ignore")  # from imports of the libraries
+        module = import_module(name)
     logging.root.setLevel(level)
-    return found
+    return module
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread for torch: in small networks, threads only wait for each other."""
+    from crossmatch.models.torch_runtime import torch_threads
+
+    with torch_threads(1):
+        yield
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Mapping[str, bytes]], None]:
+    """An empty Hugging Face cache, and a function that adds a repository with files, as a download does."""
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def add(repository: str, files: Mapping[str, bytes], revision: str = "0" * 40) -> None:
+        folder = tmp_path / "hub" / f"models--{repository.replace('/', '--')}"
+        (folder / "snapshots" / revision).mkdir(parents=True)
+        (folder / "refs").mkdir()
+        (folder / "refs" / "main").write_text(revision)
+        for name, content in files.items():
+            (folder / "snapshots" / revision / name).write_bytes(content)
+
+    return add

@@ -1,23 +1,24 @@
-"""Plain objects as models: what they can do is found, asked for in batches, and checked."""
-
-import gc
+"""Plain objects as models: abilities, batches, and checks of what they return; the random scorer and the oracle."""
 
 import numpy as np
 import pytest
 
-from crossmatch.core.benchmark import Benchmark, Retrieval
-from crossmatch.core.collection import Collection
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.core.judgements import Judgements
-from crossmatch.core.scores import Embeddings, Matrix
-from crossmatch.core.trials import Trials
+from crossmatch.data.benchmark import Benchmark, Retrieval
+from crossmatch.data.collection import Collection
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.scores import Embeddings, Matrix
+from crossmatch.data.trials import Trials
+from crossmatch.evaluation.evaluate import evaluate
+from crossmatch.evaluation.score import get_trial_scores, score_collection
 from crossmatch.models import make_model
-from crossmatch.models.abilities import abilities, scores_of, trial_scores_of
-from crossmatch.models.reference import Oracle, RandomScorer
-from crossmatch.run import evaluate
+from crossmatch.models.abilities import list_abilities
+from crossmatch.models.baselines.random_and_oracle import Oracle, RandomScorer
 
-HELD = Collection.of({f"i{n}": [f"{n} one", f"{n} two"] for n in range(7)}, open_image=lambda name: f"picture of {name}")
-DATA = Retrieval(HELD, {"links": Judgements.from_links(HELD)})
+COLLECTION = Collection.from_captions(
+    {f"i{n}": [f"{n} one", f"{n} two"] for n in range(7)}, open_image=lambda name: f"picture of {name}"
+)
+DATA = Retrieval(COLLECTION, {"links": Judgements.from_links(COLLECTION)})
 OWN = Benchmark("own", "", lambda: DATA, ("hit@1", "map@r"))
 PAIRS = Trials(
     ["a", "b", "c"], [["i0", "i1"], ["i1", "i2"], ["i2", "i0"]], [["0 x", "1 x"], ["1 x", "2 x"], ["2 x", "0 x"]], ["k"] * 3,
@@ -25,17 +26,17 @@ PAIRS = Trials(
 )  # fmt: skip
 
 
-def number(thing):
-    return int(thing.split()[0]) if thing[0].isdigit() else int(thing[-1])
+def number(item):
+    return int(item.split()[0]) if item[0].isdigit() else int(item[-1])
 
 
 def same(images, texts):
-    """Right about everything, but for a constant that the batch must not see."""
+    """Correct scores, plus a number for each image that does not depend on the batch."""
     return [[float(number(i) == number(t)) + 0.01 * number(i) for t in texts] for i in images]
 
 
 class Dual:
-    """One direction for each number; remembers how much it was given at once."""
+    """A unit vector for each number; records the batch sizes."""
 
     def __init__(self, dimensions=8):
         self.dimensions, self.seen = dimensions, []
@@ -60,20 +61,20 @@ class Called:
 
 
 @pytest.mark.parametrize("model", [Dual(), Cross(), Called(), same], ids=["dual", "cross", "callable object", "function"])
-def test_any_of_the_abilities_is_enough(model):
+def test_one_ability_is_enough(model):
     result = evaluate(model, OWN, samples=10)
     assert {row.value for row in result.rows} == {100.0}
 
 
-def test_abilities_are_found_by_their_names():
-    assert abilities(Dual()) == ("embed",)
-    assert abilities(Cross()) == ("score",)
-    assert abilities(same) == ("score",)
-    assert abilities(RandomScorer()) == ("scores",)
-    assert abilities(object()) == ()
+def test_abilities_follow_from_the_methods():
+    assert list_abilities(Dual()) == ("embed",)
+    assert list_abilities(Cross()) == ("score",)
+    assert list_abilities(same) == ("score",)
+    assert list_abilities(RandomScorer()) == ("scores",)
+    assert list_abilities(object()) == ()
 
 
-def test_a_model_is_called_by_its_name_its_function_or_its_class():
+def test_model_name_is_given_or_that_of_the_function_or_class():
     assert evaluate(Dual(), OWN, samples=10).model == "Dual"
     assert evaluate(Called(), OWN, samples=10).model == "Called"
     assert evaluate(same, OWN, samples=10).model == "same"
@@ -82,134 +83,108 @@ def test_a_model_is_called_by_its_name_its_function_or_its_class():
 
 
 @pytest.mark.parametrize("model", [object(), None, 3], ids=["object", "None", "number"])
-def test_an_object_without_abilities_is_told_what_to_add(model):
+def test_object_without_abilities_is_refused(model):
     with pytest.raises(CrossmatchError, match="embed_images and embed_texts"):
         evaluate(model, OWN, samples=10)
 
 
-def test_an_encoder_of_images_alone_cannot_be_asked_about_captions():
+def test_image_encoder_cannot_be_evaluated_on_captions():
     class Half:
         def embed_images(self, images):
-            raise AssertionError("it was asked before it was refused")
+            raise AssertionError("called before it was refused")
 
     with pytest.raises(CrossmatchError, match=r"needs scores in i2t and t2i, but the model has them in i2i alone.*cxc-sis"):
         evaluate(Half(), OWN, samples=10)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7, 100])
-def test_the_batch_changes_nothing_and_is_kept(batch):
+def test_batch_size_changes_no_value(batch):
     model = Dual()
-    said = scores_of(model, DATA, batch=batch)
-    whole = scores_of(Dual(), DATA, batch=1000)
-    assert np.array_equal(said.image_vectors, whole.image_vectors)
-    assert np.array_equal(said.caption_vectors, whole.caption_vectors)
+    embeddings = score_collection(model, DATA, batch=batch)
+    whole = score_collection(Dual(), DATA, batch=1000)
+    assert np.array_equal(embeddings.image_vectors, whole.image_vectors)
+    assert np.array_equal(embeddings.caption_vectors, whole.caption_vectors)
     assert max(model.seen) <= batch
-    assert np.array_equal(scores_of(same, DATA, batch=batch).values, np.array(same(*everything())))
+    assert np.array_equal(score_collection(same, DATA, batch=batch).values, np.array(same(*everything())))
 
 
 def everything():
-    return HELD.images(range(7)), HELD.captions
-
-
-def test_precision_does_not_depend_on_which_batch_came_first():
-    """The first batch in float32, the others in float64 that float32 would round to ties."""
-
-    def score(images, texts):
-        fine = 1 + 1e-12 * np.array([[number(t) for t in texts] for _ in images])
-        return fine.astype(np.float32) if number(images[0]) == 0 else fine
-
-    said = scores_of(score, DATA, batch=1).values
-    assert said[1, 0] != said[1, -1]
+    return COLLECTION.open_images(range(7)), COLLECTION.captions
 
 
 @pytest.mark.parametrize(
-    ("score", "says"),
+    ("score", "message"),
     [
-        (lambda images, texts: np.zeros((len(texts), len(images))), r"\(images x texts\) was expected"),
-        (lambda images, texts: np.zeros(len(images)), r"gave shape \(7,\)"),
-        (lambda images, texts: 0.5, r"gave shape \(\)"),
-        (lambda images, texts: None, r"gave shape \(\)"),
+        (lambda images, texts: np.zeros((len(texts), len(images))), r"\(images x texts\), got \(14, 7\)"),
+        (lambda images, texts: np.zeros(len(images)), r"got \(7,\)"),
+        (lambda images, texts: 0.5, r"got \(\)"),
+        (lambda images, texts: None, r"got \(\)"),
         (lambda images, texts: np.full((len(images), len(texts)), np.nan), "NaN or infinite"),
         (lambda images, texts: np.full((len(images), len(texts)), -np.inf, np.float16), "NaN or infinite"),
+        (lambda images, texts: [["high"] * len(texts)] * len(images), "real numbers"),
+        (lambda images, texts: np.full((len(images), len(texts)), 1j), "real numbers"),
+        (lambda images, texts: [[1.0]] * (len(images) - 1) + [[1.0, 2.0]], "the rows differ in length"),
     ],
 )
-def test_wrong_scores_are_refused(score, says):
-    with pytest.raises(CrossmatchError, match=says):
-        scores_of(score, DATA)
+def test_wrong_scores_are_refused(score, message):
+    with pytest.raises(CrossmatchError, match=message):
+        score_collection(score, DATA)
 
 
 @pytest.mark.parametrize(
-    "score",
+    ("images", "texts", "message"),
     [
-        lambda images, texts: [["high"] * len(texts)] * len(images),
-        lambda images, texts: np.full((len(images), len(texts)), 1j),
-        lambda images, texts: [[1.0]] * (len(images) - 1) + [[1.0, 2.0]],
-    ],
-    ids=["words", "complex", "ragged"],
-)
-def test_scores_that_are_no_real_numbers_are_refused_with_a_reason(score):
-    with pytest.raises(CrossmatchError):
-        scores_of(score, DATA)
-
-
-@pytest.mark.parametrize(
-    ("images", "texts", "says"),
-    [
-        (lambda x: np.ones(len(x)), lambda x: np.ones((len(x), 2)), r"embedding images: 7 items gave an array of shape \(7,\)"),
-        (lambda x: np.ones((1, 2)), lambda x: np.ones((len(x), 2)), r"\(7, dimensions\) was expected"),
-        (lambda x: np.ones((len(x), 2)), lambda x: np.ones((2, len(x))), "embedding captions: 14 items"),
+        (
+            lambda x: np.ones(len(x)),
+            lambda x: np.ones((len(x), 2)),
+            r"embedding images: expected an array of shape .*got shape \(7,\)",
+        ),
+        (lambda x: np.ones((1, 2)), lambda x: np.ones((len(x), 2)), r"expected an array of shape \(7, dimensions\)"),
+        (lambda x: np.ones((len(x), 2)), lambda x: np.ones((2, len(x))), r"embedding captions: expected an array of shape \(14"),
         (lambda x: np.ones((len(x), 2)), lambda x: np.ones((len(x), 3)), "one space"),
         (lambda x: np.zeros((len(x), 2)), lambda x: np.ones((len(x), 2)), "image 'i0' is all zeros"),
         (lambda x: np.ones((len(x), 2)), lambda x: np.full((len(x), 2), np.nan), "NaN or infinite"),
-        (lambda x: np.full((len(x), 2), np.inf, np.float16), lambda x: np.ones((len(x), 2)), "fp16 overflows"),
+        (lambda x: np.full((len(x), 2), np.inf, np.float16), lambda x: np.ones((len(x), 2)), "float16 overflows"),
         (lambda x: np.full((len(x), 2), "x"), lambda x: np.ones((len(x), 2)), "real numbers"),
     ],
 )
-def test_wrong_embeddings_are_refused(images, texts, says):
+def test_wrong_embeddings_are_refused(images, texts, message):
     class Wrong:
         embed_images = staticmethod(images)
         embed_texts = staticmethod(texts)
 
-    with pytest.raises(CrossmatchError, match=says):
-        scores_of(Wrong(), DATA)
+    with pytest.raises(CrossmatchError, match=message):
+        score_collection(Wrong(), DATA)
 
 
-def test_dimensions_that_change_with_the_batch_are_refused():
+def test_number_of_dimensions_must_be_constant():
     class Padded(Dual):
         def embed_images(self, images):
             return np.ones((len(images), len(images)))
 
     with pytest.raises(CrossmatchError):
-        scores_of(Padded(), DATA, batch=4)
+        score_collection(Padded(), DATA, batch=4)
 
 
-def test_the_similarity_that_a_model_names_is_used():
+def test_similarity_of_the_model_is_used():
     class Dot(Dual):
         similarity = "dot"
 
-    assert scores_of(Dot(), DATA).similarity == "dot"
+    assert score_collection(Dot(), DATA).similarity == "dot"
     Dot.similarity = "euclid"
     with pytest.raises(CrossmatchError, match="'cosine' or 'dot'"):
-        scores_of(Dot(), DATA)
+        score_collection(Dot(), DATA)
 
 
-def test_a_model_needs_pictures():
-    bare = Collection.of({"a": ["x"]})
-    with pytest.raises(CrossmatchError, match="no pictures"):
-        scores_of(Dual(), Retrieval(bare, {"links": Judgements.from_links(bare)}))
-
-
-def test_large_scores_go_to_disk_and_come_back(monkeypatch):
-    monkeypatch.setattr("crossmatch.core.cuts.IN_MEMORY", 1)
-    said = scores_of(same, DATA, batch=2)
-    assert isinstance(said.values, np.memmap)
-    assert np.array_equal(said.values, same(*everything()))
-    gc.collect()  # a file left open would be noticed here
+def test_missing_images_are_an_error():
+    bare = Collection.from_captions({"a": ["x"]})
+    with pytest.raises(CrossmatchError, match="no images"):
+        score_collection(Dual(), Retrieval(bare, {"links": Judgements.from_links(bare)}))
 
 
 @pytest.mark.parametrize("model", [Dual(), same], ids=["dual", "function"])
-def test_trials_ask_each_pair_and_put_captions_in_rows(model):
-    said = trial_scores_of(model, PAIRS, batch=2)
+def test_trial_scores_have_captions_in_rows(model):
+    scores = get_trial_scores(model, PAIRS, batch=2)
     slow = [
         [[float(number(c) == number(i)) for i in images] for c in captions]
         for images, captions in zip(PAIRS.images, PAIRS.captions, strict=True)
@@ -219,29 +194,29 @@ def test_trials_ask_each_pair_and_put_captions_in_rows(model):
             [[s + 0.01 * number(i) for s, i in zip(row, images, strict=True)] for row in trial]
             for trial, images in zip(slow, PAIRS.images, strict=True)
         ]
-    assert np.allclose(said, slow, atol=1e-12)  # cosines of unit vectors round once
+    assert np.allclose(scores, slow, atol=1e-12)  # cosines of unit vectors round once
 
 
-def test_an_image_in_many_trials_is_embedded_once():
+def test_image_of_several_trials_is_embedded_once():
     model = Dual()
-    trial_scores_of(model, PAIRS)
+    get_trial_scores(model, PAIRS)
     assert model.seen == [3, 3]
 
 
-# The two that frame every result
+# The random scorer and the oracle
 
 
-def test_the_random_scorer_depends_on_ids_and_seed_alone():
-    one, two = RandomScorer(1).scores(DATA), RandomScorer(1).scores(DATA)
-    assert np.array_equal(one.image_vectors, two.image_vectors)
-    assert not np.array_equal(one.image_vectors, RandomScorer(2).scores(DATA).image_vectors)
+def test_random_scorer_depends_on_ids_and_seed_only():
+    first, second = RandomScorer(1).scores(DATA), RandomScorer(1).scores(DATA)
+    assert np.array_equal(first.image_vectors, second.image_vectors)
+    assert not np.array_equal(first.image_vectors, RandomScorer(2).scores(DATA).image_vectors)
     order = [3, 0, 6, 1, 2, 5, 4]
-    moved = Collection(HELD.image_ids[order], HELD.caption_ids, HELD.captions, HELD.links)
+    moved = Collection(COLLECTION.image_ids[order], COLLECTION.caption_ids, COLLECTION.captions, COLLECTION.links)
     again = RandomScorer(1).scores(Retrieval(moved, {"links": Judgements.from_links(moved)}))
-    assert np.array_equal(again.image_vectors, one.image_vectors[order])
+    assert np.array_equal(again.image_vectors, first.image_vectors[order])
 
 
-def test_the_random_scorer_lands_on_chance():
+def test_random_scorer_gets_chance():
     """2,000 forced choices of two: within four standard errors of one half."""
     n = 2000
     many = Trials(range(n), [["a", "b"]] * n, [["x"]] * n, ["k"] * n)
@@ -252,7 +227,7 @@ def test_the_random_scorer_lands_on_chance():
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (2, 3)])
-def test_the_oracle_wins_every_choice(shape):
+def test_oracle_wins_every_choice(shape):
     c, i = shape
     many = Trials(["a", "b"], [[f"i{n}" for n in range(i)]] * 2, [[f"c{n}" for n in range(c)]] * 2, ["k"] * 2)
     result = evaluate("oracle", Benchmark("all", "", lambda: many, ("i2t", "t2i", "group")), samples=10)
@@ -260,11 +235,11 @@ def test_the_oracle_wins_every_choice(shape):
     assert len(result.rows) == {1: 1, 2: 3}[min(shape)]
 
 
-def test_the_oracle_knows_the_complete_judgements_and_is_the_ceiling():
-    true = np.zeros(HELD.shape, bool)
-    true[HELD.links[:, 0], HELD.links[:, 1]] = True
+def test_oracle_uses_the_most_complete_judgements():
+    true = np.zeros(COLLECTION.shape, bool)
+    true[COLLECTION.links[:, 0], COLLECTION.links[:, 1]] = True
     true[0, :6] = True
-    both = Retrieval(HELD, {"links": Judgements.from_links(HELD), "truth": Judgements.from_matrix("truth", true)})
+    both = Retrieval(COLLECTION, {"links": Judgements.from_links(COLLECTION), "truth": Judgements.from_matrix("truth", true)})
     result = evaluate("oracle", Benchmark("own", "", lambda: both, ("map@r", "hit@1")), samples=10)
     assert result["i2t/truth/map@r"].value == 100
     assert result["i2t/links/hit@1"].value == pytest.approx(100 * (6 + 2 / 6) / 7)  # image 0 has 2 links among 6 truths in a tie
@@ -273,11 +248,11 @@ def test_the_oracle_knows_the_complete_judgements_and_is_the_ceiling():
 
 
 @pytest.mark.parametrize("name", ["random:x", "random:-1", "random:1.5", "randm", "", "precomputed", "precomputed:", "oracle:7"])
-def test_names_without_a_meaning_are_refused(name):
-    with pytest.raises(WrongWords):
+def test_wrong_names_are_refused(name):
+    with pytest.raises(UsageError):
         make_model(name)
 
 
-def test_a_mistyped_name_gets_a_hint():
-    with pytest.raises(WrongWords, match="Did you mean 'precomputed'"):
+def test_mistyped_name_gets_a_suggestion():
+    with pytest.raises(UsageError, match="Did you mean 'precomputed'"):
         make_model("precomputd:file.npz")

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from crossmatch.core.collection import Collection
+from crossmatch.data.collection import Collection
 from study_exports import COLOURS
 from study_lab import Clock, careless, database_of, new_campaign
 
@@ -18,23 +18,23 @@ def clock():
 @pytest.fixture(params=DATABASES)
 def campaign(request, tmp_path, clock):
     """An empty campaign, on both databases."""
-    with new_campaign(tmp_path / "campaign", database_of(request.param, request), clock) as made:
-        yield made
+    with new_campaign(tmp_path / "campaign", database_of(request.param, request), clock) as created:
+        yield created
 
 
 @pytest.fixture
 def small(tmp_path, clock):
     """An empty campaign, on SQLite alone and in a hurry: for what does not depend on the database."""
-    with new_campaign(tmp_path / "campaign", "", clock) as made:
-        careless(made)
-        yield made
+    with new_campaign(tmp_path / "campaign", "", clock) as created:
+        careless(created)
+        yield created
 
 
 @pytest.fixture
 def painted(small):
     """A campaign with four pictures in it."""
     for name in COLOURS:
-        Image.new("RGB", (16, 16), name).save(small.pictures / f"{name}.jpg")
+        Image.new("RGB", (16, 16), name).save(small.images_folder / f"{name}.jpg")
     return small
 
 
@@ -42,4 +42,4 @@ def painted(small):
 def colours():
     """A collection of the same four pictures, a caption each."""
     captions = {name: [f"A {name} square.", f"Something {name}."] for name in COLOURS}
-    return Collection.of(captions, lambda name: Image.new("RGB", (16, 16), name))
+    return Collection.from_captions(captions, lambda name: Image.new("RGB", (16, 16), name))

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from crossmatch.core.errors import CrossmatchError, WrongWords
-from crossmatch.study import people
-from crossmatch.study.assign import claim_hit, submit
-from crossmatch.study.schema import member, person
-from crossmatch.study.store import open_campaign
-from crossmatch.study.verdicts import set_open
-from crossmatch.study.verify import verify
-from crossmatch.study.web.guard import COOKIE, ENTRY
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.study.assignment import people
+from crossmatch.study.assignment.claims import claim_hit, submit
+from crossmatch.study.assignment.review import set_open
+from crossmatch.study.database.campaign import open_campaign
+from crossmatch.study.database.schema import member, person
+from crossmatch.study.database.verification import verify
+from crossmatch.study.web.security import BROWSER_COOKIE, COOKIE
 from study_lab import Clock, a_study, answers_to, hit_of, in_parallel, link_of, someone
 from study_web import Browser, site_of
 
 
 def everybody(campaign):
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         return connection.execute(select(person.c.key).order_by(person.c.id)).scalars().all()
 
 
@@ -34,7 +34,7 @@ def agreed(browser, link, name="", query=""):
 
 
 @pytest.mark.parametrize(("name", "query"), [("anna", ""), ("", "?PROLIFIC_PID=5f0c"), ("", "")])
-def test_whoever_agrees_again_since_the_answer_was_lost_is_let_in(campaign, name, query):
+def test_repeated_join_form_is_accepted(campaign, name, query):
     link, browser = link_of(campaign, a_study(campaign)), site_of(campaign)
     assert agreed(browser, link, name, query).status_code == 303
     browser.http.cookies.delete(COOKIE)  # it never arrived
@@ -45,37 +45,37 @@ def test_whoever_agrees_again_since_the_answer_was_lost_is_let_in(campaign, name
     assert verify(campaign)[0].events == 3  # it began, one person agreed, and claimed
 
 
-def test_another_browser_is_not_let_in_by_a_name(campaign):
+def test_name_alone_gives_no_access_from_another_browser(campaign):
     study = a_study(campaign)
     first = site_of(campaign)
     agreed(first, link_of(campaign, study), "anna")
-    for entry in ("", "0" * 32, "x", first.http.cookies[ENTRY][:-1]):
+    for entry in ("", "0" * 32, "x", first.http.cookies[BROWSER_COOKIE][:-1]):
         other = Browser(first.app)
-        other.http.cookies.set(ENTRY, entry, domain="127.0.0.1", path="/join")
+        other.http.cookies.set(BROWSER_COOKIE, entry, domain="127.0.0.1", path="/join")
         answer = other.post(f"/join/{link_of(campaign, study)}", {"person": "anna"})
         assert answer.status_code == 409
         assert COOKIE not in answer.headers.get("set-cookie", "")
 
 
-def test_somebody_who_agrees_many_times_at_once_is_one_person(campaign):
+def test_concurrent_joins_from_one_browser_are_one_person(campaign):
     link = link_of(campaign, a_study(campaign))
-    found = in_parallel([lambda: people.join(campaign, link, "anna", "e" * 32)[1].id] * 6)
-    assert len(set(found)) == 1
+    outcomes = in_parallel([lambda: people.join_study(campaign, link, "anna", "e" * 32)[1].id] * 6)
+    assert len(set(outcomes)) == 1
     assert everybody(campaign) == ["anna"]
 
 
-def test_two_people_may_join_from_one_browser_under_names_of_their_own(small):
+def test_two_people_can_join_from_one_browser(small):
     link, browser = link_of(small, a_study(small)), site_of(small)
     for name in ("anna", "ben"):
         assert agreed(browser, link, query=f"?PROLIFIC_PID={name}").status_code == 303
     assert everybody(small) == ["anna", "ben"]
 
 
-def test_who_was_killed_between_joining_and_agreeing_agrees_later_even_if_it_is_closed(small):
+def test_interrupted_join_can_be_completed_in_a_closed_study(small):
     study = a_study(small)
     link, browser = link_of(small, study), site_of(small)
     browser.get(f"/join/{link}")
-    people.join(small, link, "anna", browser.http.cookies[ENTRY])  # and then the service was killed
+    people.join_study(small, link, "anna", browser.http.cookies[BROWSER_COOKIE])  # and then the service was killed
     set_open(small, study, False)
     assert browser.post(f"/join/{link}", {"person": "anna"}).status_code == 303
     assert Browser(browser.app).post(f"/join/{link}", {"person": "ben"}).status_code == 409  # nobody new
@@ -86,18 +86,18 @@ def test_who_was_killed_between_joining_and_agreeing_agrees_later_even_if_it_is_
 
 def pages(browser, name):
     """What each page of a study answers."""
-    asked = [browser.get(f"/s/{name}"), browser.get(f"/s/{name}/example/0/0")]
+    response = [browser.get(f"/s/{name}"), browser.get(f"/s/{name}/example/0/0")]
     posted = [browser.post(f"/s/{name}/{what}", {}) for what in ("agree", "claim")]
-    return [answer.status_code for answer in (*asked, *posted, browser.api("POST", f"/s/{name}/claim", {}))]
+    return [answer.status_code for answer in (*response, *posted, browser.api("POST", f"/s/{name}/claim", {}))]
 
 
-def test_people_see_the_studies_that_they_joined_and_no_others(small):
+def test_people_see_only_joined_studies(small):
     first, _ = a_study(small, name="first"), a_study(small, name="second")
     anna = site_of(small).join(small, first, "anna")
     assert "/s/first" in anna.get("/").text
     assert "/s/second" not in anna.get("/").text
     assert pages(anna, "second") == [404] * 5 == pages(anna, "nosuch")
-    with small.reading() as connection:
+    with small.read_transaction() as connection:
         assert connection.execute(select(member.c.study)).scalars().all() == [first]
 
 
@@ -108,21 +108,21 @@ def test_people_see_the_studies_that_they_were_invited_to(small):
     for name, studies in (("anna", ["second"]), ("ben", None)):
         browser = Browser(app)
         browser.post(f"/enter/{people.invite(small, name, studies=studies)}", {})
-        seen = {each for each in ("first", "second", "third") if f"/s/{each}" in browser.get("/").text}
-        assert seen == set(studies or ("first", "second", "third"))
+        response = {each for each in ("first", "second", "third") if f"/s/{each}" in browser.get("/").text}
+        assert response == set(studies or ("first", "second", "third"))
     people.invite(small, "anna", studies=["third"])  # one more
-    with small.reading() as connection:
+    with small.read_transaction() as connection:
         assert len(connection.execute(select(member).where(member.c.person == 1)).all()) == 2
-    with pytest.raises(WrongWords, match="no study 'fourth'"):
+    with pytest.raises(UsageError, match="no study 'fourth'"):
         people.invite(small, "carla", studies=["fourth"])
 
 
-def test_who_is_in_agrees_to_another_study_by_its_link(small):
+def test_known_person_joins_another_study_by_its_link(small):
     first, second = a_study(small, name="first"), a_study(small, name="second")
     anna = site_of(small).join(small, first, "anna")
     link = link_of(small, second)
     page = anna.get(f"/join/{link}")
-    assert "You come as <strong>anna</strong>" in page.text
+    assert "You take part as <strong>anna</strong>" in page.text
     assert anna.post(f"/join/{link}", {}, headers={"origin": "http://evil.example"}).status_code == 403
     assert anna.ask("POST", f"/join/{link}", data={"csrf": "0" * 32}).status_code == 403
     assert anna.post(f"/join/{link}", {}).headers["location"] == "/s/second"
@@ -130,10 +130,10 @@ def test_who_is_in_agrees_to_another_study_by_its_link(small):
     assert everybody(small) == ["anna"]
 
 
-def test_an_invitation_is_no_consent(small):
+def test_invited_person_must_still_consent(small):
     a_study(small)
     anna = site_of(small).enter(small, "anna")
-    assert "I agree and begin" in anna.get("/s/eccv-hit").text
+    assert "Agree and start" in anna.get("/s/eccv-hit").text
     assert anna.api("POST", "/s/eccv-hit/claim", {}).json()["why"] == "agree"
     anna.post("/s/eccv-hit/agree", {})
     assert anna.claim()["items"]
@@ -143,17 +143,17 @@ def test_an_invitation_is_no_consent(small):
 # Pauses, and a study that is closed meanwhile
 
 
-def test_after_a_pause_one_goes_on(small):
+def test_paused_work_can_be_continued(small):
     study = a_study(small)
     anna = site_of(small).join(small, study, "anna")
     assert ">Start<" in anna.get("/s/eccv-hit").text
     anna.claim()
     page = anna.get("/s/eccv-hit").text
-    assert ">Go on<" in page
+    assert ">Continue<" in page
     assert ">Start<" not in page
 
 
-def test_what_a_person_holds_when_a_study_closes_can_be_found_and_finished(small):
+def test_held_hit_of_a_closed_study_can_be_finished(small):
     study = a_study(small, items=9)
     anna = site_of(small).join(small, study, "anna")
     ben = Browser(anna.app).join(small, study, "ben")
@@ -164,27 +164,27 @@ def test_what_a_person_holds_when_a_study_closes_can_be_found_and_finished(small
     for query in ("", "?end=closed"):
         page = anna.get(f"/s/eccv-hit{query}").text
         assert "You can still finish the task" in page
-        assert ">Go on<" in page
-        assert ">Go on<" not in ben.get(f"/s/eccv-hit{query}").text
+        assert ">Continue<" in page
+        assert ">Continue<" not in ben.get(f"/s/eccv-hit{query}").text
     assert anna.claim()["claim"] == hit["claim"]
     assert anna.submit(hit).json()["counted"] is True
-    assert ">Go on<" not in anna.get("/s/eccv-hit").text
+    assert ">Continue<" not in anna.get("/s/eccv-hit").text
     assert anna.api("POST", "/s/eccv-hit/claim", {}).json()["why"] == "closed"
 
 
-def test_a_draft_tells_until_when_the_task_is_kept(small, clock):
+def test_draft_response_contains_the_lease_end(small, clock):
     anna = site_of(small).join(small, a_study(small), "anna")
     hit = anna.claim()
     clock.wait(30)
-    told = anna.api("PUT", f"/h/{hit['claim']}/draft", {"number": 1, "answers": []}).json()
-    assert told == {"kept": True, "lease": clock() + 3600}
+    body = anna.api("PUT", f"/h/{hit['claim']}/draft", {"number": 1, "answers": []}).json()
+    assert body == {"kept": True, "lease": clock() + 3600}
     assert anna.api("GET", f"/h/{hit['claim']}").json()["lease"] == clock() + 3600
 
 
 # Reviews on the owner's pages
 
 
-def test_a_rejection_is_taken_back_by_a_button_until_another_has_the_hit(small):
+def test_undo_button_works_until_reassignment(small):
     study = a_study(small, items=3)
     anna = site_of(small).join(small, study, "anna")
     hit = anna.claim()
@@ -192,11 +192,11 @@ def test_a_rejection_is_taken_back_by_a_button_until_another_has_the_hit(small):
     boss = Browser(anna.app).enter(small, "boss", "owner")
     where = f"/owner/eccv-hit/hit/{hit['claim']}"
     assert "back</button>" not in boss.get(where).text
-    seen = boss.post(f"{where}/review", {"verdict": "reject", "was": ""}).headers["location"]
-    assert "Take it back" in boss.get(seen).text
-    assert "Take “rejected” back" in boss.get(where).text
+    response = boss.post(f"{where}/review", {"verdict": "reject", "was": ""}).headers["location"]
+    assert ">Undo<" in boss.get(response).text
+    assert "Undo “rejected”" in boss.get(where).text
     assert "done=undo" in boss.post(f"{where}/review", {"verdict": "undo", "was": "reject"}).headers["location"]
-    assert "Its answers count." in boss.get(where).text
+    assert "The answers count." in boss.get(where).text
     boss.post(f"{where}/review", {"verdict": "reject", "was": ""})
     Browser(anna.app).join(small, study, "ben").claim()
     answer = boss.post(f"{where}/review", {"verdict": "undo", "was": "reject"})
@@ -205,7 +205,7 @@ def test_a_rejection_is_taken_back_by_a_button_until_another_has_the_hit(small):
     verify(small)
 
 
-def test_a_reviewer_has_no_buttons_for_a_hit_of_their_own(small):
+def test_reviewer_cannot_review_their_own_hit_on_the_page(small):
     a_study(small, "recipe.people=2", items=3, golden=1)
     rita = site_of(small).enter(small, "rita", "reviewer")
     rita.post("/s/eccv-hit/agree", {})
@@ -228,21 +228,21 @@ def owner_file(campaign):
     return Path(campaign.folder) / people.OWNER
 
 
-def test_services_that_start_at_once_print_one_owners_link_that_opens(campaign):
+def test_concurrent_services_print_one_working_owner_link(campaign):
     others = [open_campaign(campaign.folder, Clock()) for _ in range(3)]
-    found = in_parallel([lambda one=one: people.owner_token(one) for one in (campaign, *others)])
-    assert len(set(found)) == 1
-    assert people.enter(campaign, found[0]).role == "owner"
-    assert owner_file(campaign).read_text() == found[0]
+    outcomes = in_parallel([lambda item=one: people.owner_token(item) for one in (campaign, *others)])
+    assert len(set(outcomes)) == 1
+    assert people.find_by_token(campaign, outcomes[0]).role == "owner"
+    assert owner_file(campaign).read_text() == outcomes[0]
     assert stat.S_IMODE(os.stat(owner_file(campaign)).st_mode) == 0o600
     for one in others:
         one.close()
 
 
 @pytest.mark.parametrize("left", ["file", "row", "empty", "nothing"])
-def test_a_service_that_was_killed_halfway_leaves_no_dead_link(campaign, left):
+def test_killed_service_leaves_no_dead_owner_link(campaign, left):
     token = people.owner_token(campaign)
-    before = people.enter(campaign, token)
+    before = people.find_by_token(campaign, token)
     if left in ("row", "nothing"):
         owner_file(campaign).unlink()
     if left == "empty":
@@ -250,18 +250,18 @@ def test_a_service_that_was_killed_halfway_leaves_no_dead_link(campaign, left):
     if left == "file":  # it was written, but the database never heard of it
         owner_file(campaign).write_text("x" * 22)
     again = people.owner_token(campaign)
-    after = people.enter(campaign, again)
-    assert (after.id, after.sessions) == (before.id, before.sessions + 1)
+    after = people.find_by_token(campaign, again)
+    assert (after.id, after.session_number) == (before.id, before.session_number + 1)
     assert people.owner_token(campaign) == again == owner_file(campaign).read_text()
-    assert people.enter(campaign, again).sessions == after.sessions  # nobody is thrown out by another start
+    assert people.find_by_token(campaign, again).session_number == after.session_number  # nobody is thrown out by another start
 
 
 def test_an_error_while_the_file_is_written_leaves_the_old_link(campaign, monkeypatch):
     token = people.owner_token(campaign)
-    monkeypatch.setattr("crossmatch.core.whole.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("crossmatch.data.io.atomic_write.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         people.invite(campaign, people.OWNER, "owner")
-    assert people.enter(campaign, token).role == "owner"
+    assert people.find_by_token(campaign, token).role == "owner"
     assert people.owner_token(campaign) == token
 
 
@@ -271,13 +271,13 @@ def test_an_owner_who_is_invited_again_has_one_link(campaign):
     assert people.owner_token(campaign) == token
 
 
-def test_nobody_joins_as_the_owner(small):
-    with pytest.raises(CrossmatchError, match="somebody of this name is here already"):
-        people.join(small, link_of(small, a_study(small)), people.OWNER)
+def test_owner_name_cannot_be_joined(small):
+    with pytest.raises(CrossmatchError, match="name is already taken"):
+        people.join_study(small, link_of(small, a_study(small)), people.OWNER)
     assert people.owner_token(small)
 
 
-def test_late_work_of_a_person_who_came_back_counts(campaign, clock):
+def test_reopened_expired_hit_has_a_new_lease(campaign, clock):
     """Who returns after the lease has the HIT anew, if nobody wanted it."""
     study = a_study(campaign, items=3)
     anna = someone(campaign, study)
@@ -286,4 +286,4 @@ def test_late_work_of_a_person_who_came_back_counts(campaign, clock):
     assert claim_hit(campaign, study, anna) == mine
     clock.wait(59)
     receipt = submit(campaign, mine, anna, answers_to(hit_of(campaign, mine)))
-    assert (receipt.counted, receipt.late) == (True, False)
+    assert (receipt.is_counted, receipt.is_late) == (True, False)

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
-from crossmatch.study import people
-from crossmatch.study.verify import verify
+from crossmatch.study.assignment import people
+from crossmatch.study.database.verification import verify
 from crossmatch.study.web.app import ROUTES
-from crossmatch.study.web.guard import Rate
+from crossmatch.study.web.security import RateLimit
 from study_lab import GOLDEN, Clock, a_study, careless, database_of, link_of, new_campaign
 from study_web import Browser, answers_by_caption, site_of
 
@@ -57,7 +57,7 @@ fields = st.dictionaries(
     st.sampled_from(["csrf", "person", "verdict", "was", "open", "role"]) | word, word | st.just("<csrf>"), max_size=5
 )
 body = st.one_of(
-    st.none(), st.binary(max_size=60), told.map(lambda one: json.dumps(one).encode()),
+    st.none(), st.binary(max_size=60), told.map(lambda item: json.dumps(item).encode()),
     fields.map(lambda some: "&".join(f"{quote(k, errors='replace')}={quote(v, errors='replace')}" for k,
     v in some.items()).encode()),
 )  # fmt: skip
@@ -88,7 +88,7 @@ anything = st.tuples(
 usual = st.one_of(
     st.tuples(st.just("POST"), st.just("/api/s/{study}/claim"), st.just(["<study>"] * 3), st.just(""), likely, st.just(b"{}")),
     st.tuples(st.just("POST"), st.just("/api/h/{claim}/submit"), st.just(["<claim>"] * 3), st.just(""), likely,
-              told.map(lambda one: json.dumps(one).encode())),
+              told.map(lambda item: json.dumps(item).encode())),
     st.tuples(st.just("PUT"), st.just("/api/h/{claim}/draft"), st.just(["<claim>"] * 3), st.just(""), likely,
               st.fixed_dictionaries({"number": st.integers(1, 9), "answers": st.lists(value,
               max_size=5)}).map(lambda o: json.dumps(o).encode())),
@@ -96,7 +96,7 @@ usual = st.one_of(
               st.just(["<claim>", "0", "0"]), st.just(""), headers, st.none()),
     st.tuples(st.just("POST"), st.just("/owner/{study}/hit/{claim}/review"), st.just(["<study>", "<claim>", ""]), st.just(""),
     likely,
-              st.sampled_from(["approve", "reject", "reassign", "x"]).map(lambda one: f"csrf=<csrf>&was=&verdict={one}".encode())),
+              st.sampled_from(["approve", "reject", "reassign", "x"]).map(lambda item: f"csrf=<csrf>&was=&verdict={item}".encode())),
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ class World:
 
     def __init__(self, campaign):
         self.campaign, study = campaign, a_study(campaign, *GOLDEN, "recipe.people=2", items=9, golden=3)
-        unlimited = Rate(1e9, 1e9)
+        unlimited = RateLimit(1e9, 1e9)
         app = site_of(campaign, requests=unlimited, entries=unlimited).app
         self.anna, self.ben = Browser(app).join(campaign, study, "anna"), Browser(app).join(campaign, study, "ben")
         self.boss, self.nobody = Browser(app).enter(campaign, "boss", "owner"), Browser(app)
@@ -133,14 +133,14 @@ class World:
             **given,
             **({"content-type": TYPES[not path.startswith("/api/")]} if given.get("content-type") == "<kind>" else {}),
         }
-        said = {name: self.filled(text, who).encode("latin-1", "replace") for name, text in given.items()}
+        values = {name: self.filled(text, who).encode("latin-1", "replace") for name, text in given.items()}
         before = dict(who.http.cookies)
-        found = who.ask(method, where + more, content=content, headers=said)  # which looks at the headers of the answer
+        response = who.ask(method, where + more, content=content, headers=values)  # which looks at the headers of the answer
         who.http.cookies.clear()  # whoever came in as somebody else goes out again
         for name, kept in before.items():
             who.http.cookies.set(name, kept, domain="127.0.0.1", path="/")
-        assert found.status_code < 500, (method, where + more, said, content, found.text)
-        return found
+        assert response.status_code < 500, (method, where + more, values, content, response.text)
+        return response
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def world(database=""):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_no_request_is_an_accident(kind, request):
+def test_no_request_causes_a_server_error(kind, request):
     with world(database_of(kind, request)) as here:
 
         @settings(max_examples=400 if kind == "sqlite" else 150, **QUICK)
@@ -170,7 +170,7 @@ def test_no_request_is_an_accident(kind, request):
         assert here.ben.api("GET", f"/h/{here.other['claim']}").json()["submitted"] is False  # nobody touched what was another's
 
 
-def test_the_right_requests_do_come_through():
+def test_valid_requests_succeed():
     """Else everything above would be about refusals."""
     with world() as here:
         likely_headers = {"content-type": "application/json", "x-csrf-token": "<csrf>"}

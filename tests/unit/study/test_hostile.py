@@ -8,13 +8,13 @@ from itsdangerous import TimestampSigner
 from sqlalchemy import select
 from starlette.routing import Route
 
-from crossmatch.study import people
-from crossmatch.study.begin import NewItem, create_study
-from crossmatch.study.schema import person, slot
-from crossmatch.study.verify import verify
-from crossmatch.study.web import guard
+from crossmatch.study.assignment import people
+from crossmatch.study.database.schema import person, slot
+from crossmatch.study.database.verification import verify
+from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.web import security
 from crossmatch.study.web.app import ROUTES
-from crossmatch.study.web.guard import COOKIE, Rate
+from crossmatch.study.web.security import COOKIE, RateLimit
 from study_lab import GOLDEN, PICTURE, a_study, book, design_of, gold, link_of, pairs
 from study_web import BASE, Browser, answers_by_caption, site_of
 
@@ -41,7 +41,7 @@ def both(campaign):
 # Other people's HITs
 
 
-def test_anothers_hit_looks_like_one_that_does_not_exist(two_on_both, campaign):
+def test_hit_of_another_person_looks_nonexistent(two_on_both, campaign):
     anna, ben, study = two_on_both
     mine = anna.claim()["claim"]
     answers = {"answers": [{"match": "yes"}] * 5}
@@ -53,15 +53,15 @@ def test_anothers_hit_looks_like_one_that_does_not_exist(two_on_both, campaign):
         ("/h/{}/picture/0/0", "GET", None),
     ):
         more = {"json": told} if told else {}
-        found = [ben.ask(method, path.format(claim), headers={"x-csrf-token": ben.csrf}, **more) for claim in (mine, "f" * 32)]
-        assert [one.status_code for one in found] == [404, 404], path
-        assert found[0].text == found[1].text
-        assert dict(found[0].headers) == dict(found[1].headers)
+        response = [ben.ask(method, path.format(claim), headers={"x-csrf-token": ben.csrf}, **more) for claim in (mine, "f" * 32)]
+        assert [outcome.status_code for outcome in response] == [404, 404], path
+        assert response[0].text == response[1].text
+        assert dict(response[0].headers) == dict(response[1].headers)
     assert book(campaign, study).answers == {}
     assert anna.api("GET", f"/h/{mine}").json()["draft"] == {"number": 0, "answers": None}
 
 
-def test_nothing_of_anothers_work_is_shown_after_it_was_submitted(two):
+def test_submitted_hit_is_hidden_from_other_people(two):
     anna, ben, _ = two
     hit = anna.claim()
     assert anna.submit(hit).json() == {"again": False, "late": False, "counted": True, "passed": None}
@@ -79,16 +79,17 @@ def forged(browser, cookie):
     return browser.api("POST", "/s/eccv-hit/claim", {}).status_code
 
 
-def test_a_cookie_that_was_tampered_with_is_nobodys(two, small):
+def test_tampered_cookie_is_rejected(two, small):
     anna, ben, _ = two
     good, other = anna.cookie, ben.cookie
     payload, when, signature = good.rsplit(".", 2)
-    signer = guard._signer(small)
+    changed_signature = ("B" if signature[0] == "A" else "A") + signature[1:]
+    signer = security._signer(small)
     signer.secret_keys = [b"another secret"]
-    unsigned = guard._signer(small)
+    unsigned = security._signer(small)
     unsigned.salt = b"csrf"
     for cookie in (
-        "", "x", "..", good[:-1], good[:-2] + good[-2:].swapcase(), f"{payload}.{when}", f"{payload}..{signature}",
+        "", "x", "..", good[:-1], f"{payload}.{when}.{changed_signature}", f"{payload}.{when}", f"{payload}..{signature}",
         f"{other.rsplit('.', 2)[0]}.{when}.{signature}", f"{payload}.{other.rsplit('.', 2)[1]}.{'A' * len(signature)}",
         signer.dumps([1, 0, "ab"]), unsigned.dumps([1, 0, "ab"]), "a" * 4000,
     ):  # fmt: skip
@@ -97,18 +98,18 @@ def test_a_cookie_that_was_tampered_with_is_nobodys(two, small):
 
 
 @pytest.mark.parametrize(
-    "told", [[], [1], [1, 0], [1, 0, "x", 2], {"a": 1}, "text", None, 7, ["1", 0, "x"], [[1], 0, "x"], [10**30, 0, "x"]]
+    "session", [[], [1], [1, 0], [1, 0, "x", 2], {"a": 1}, "text", None, 7, ["1", 0, "x"], [[1], 0, "x"], [10**30, 0, "x"]]
 )
-def test_a_session_of_another_shape_is_nobodys(two, small, told):
+def test_malformed_session_is_rejected(two, small, session):
     anna = two[0]
-    assert forged(anna, guard._signer(small).dumps(told)) in (401, 403)
+    assert forged(anna, security._signer(small).dumps(session)) in (401, 403)
 
 
-def test_a_stale_session_is_over(two, small, monkeypatch):
+def test_old_session_expires(two, small, monkeypatch):
     anna = two[0]
     assert forged(anna, anna.cookie) == 200
     now = TimestampSigner.get_timestamp
-    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: now(self) + guard.DAYS * 86_400 + 60)
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: now(self) + security.SESSION_DAYS * 86_400 + 60)
     assert anna.get("/s/eccv-hit").status_code == 401
 
 
@@ -127,14 +128,14 @@ def test_a_new_invitation_ends_all_sessions_and_the_old_link(small):
 def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(small):
     link = link_of(small, a_study(small))
     for secure in (False, True):
-        (given,) = site_of(small, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
-        parts = [part.strip().lower() for part in given.split(";")]
+        (response,) = site_of(small, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
+        parts = [part.strip().lower() for part in response.split(";")]
         assert {"httponly", "samesite=lax", "path=/"} <= set(parts)
         assert ("secure" in parts) is secure
         assert not any(part.startswith("domain") for part in parts)
 
 
-def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, small):
+def test_entering_always_starts_a_new_session(two, small):
     anna, ben, _ = two
     token = people.invite(small, "carla")
     ben.http.cookies.clear()
@@ -145,7 +146,7 @@ def test_coming_in_gives_a_new_session_whatever_the_browser_had(two, small):
     assert anna.cookie.split(".")[0] != answer.cookies[COOKIE].split(".")[0]
 
 
-def test_a_session_that_is_over_takes_and_gives_nothing(two_on_both, campaign):
+def test_ended_session_cannot_claim_or_submit(two_on_both, campaign):
     """Whoever gets a new token ends the old sessions: with the very next request, which leaves nothing behind."""
     anna, ben, study = two_on_both
     mine = anna.claim()["claim"]
@@ -156,12 +157,12 @@ def test_a_session_that_is_over_takes_and_gives_nothing(two_on_both, campaign):
     assert ben.post("/s/eccv-hit/claim", {}).status_code == 401
     assert anna.api("POST", f"/h/{mine}/submit", {"answers": [{"match": "yes"}] * 5}).status_code == 401
     assert verify(campaign) == before
-    with campaign.reading() as connection:
+    with campaign.read_transaction() as connection:
         assert connection.execute(select(slot.c.claim).where(slot.c.state != "open")).scalars().all() == [mine]
     assert not book(campaign, study).answers
 
 
-def test_a_session_that_is_over_is_told_nothing(two, small):
+def test_ended_session_learns_nothing(two, small):
     """Neither which studies there are, nor whose a HIT is: everywhere the same."""
     anna, ben, _ = two
     mine, theirs = anna.claim()["claim"], ben.claim()["claim"]
@@ -174,7 +175,7 @@ def test_a_session_that_is_over_is_told_nothing(two, small):
 
 
 @pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])
-def test_looking_at_a_link_opens_nothing(small, path):
+def test_link_previews_start_no_session(small, path):
     """Chat programs and mail scanners ask for what is in messages, by GET and by HEAD."""
     link, token = link_of(small, a_study(small)), people.invite(small, "anna", "owner")
     visitor = site_of(small)
@@ -182,7 +183,7 @@ def test_looking_at_a_link_opens_nothing(small, path):
         answer = visitor.ask(method, path.format(link=link, token=token))
         assert answer.status_code == 200
         assert COOKIE not in answer.headers.get("set-cookie", "")  # no session
-    with small.reading() as connection:
+    with small.read_transaction() as connection:
         assert len(connection.execute(select(person)).all()) == 1
 
 
@@ -193,14 +194,14 @@ FORMS = ("/s/eccv-hit/agree", "/s/eccv-hit/claim")
 
 
 @pytest.mark.parametrize("token", ["", "x", "0" * 32, "other's", "é", None])
-def test_whatever_changes_something_needs_the_secret_of_the_page(two, small, token):
+def test_changes_need_the_csrf_token(two, small, token):
     anna, ben, study = two
     mine = anna.claim()["claim"]
     given = ben.csrf if token == "other's" else token
     headers = {} if given is None else {"x-csrf-token": given.encode("latin-1", "replace")}
     for method, path in CHANGES:
-        told = {"number": 1, "answers": [{"match": "yes"}] * 5}
-        assert anna.ask(method, path.format(claim=mine), json=told, headers=headers).status_code == 403, path
+        values = {"number": 1, "answers": [{"match": "yes"}] * 5}
+        assert anna.ask(method, path.format(claim=mine), json=values, headers=headers).status_code == 403, path
     for path in FORMS:
         fields = {} if given is None else {"csrf": given}
         assert anna.ask("POST", path, data={**fields, "x": "y"}).status_code == 403
@@ -215,12 +216,12 @@ ELSEWHERE = ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "
 
 
 @pytest.mark.parametrize("headers", ELSEWHERE)
-def test_another_site_can_do_nothing_in_a_persons_name(two, small, headers):
+def test_cross_site_requests_are_rejected(two, small, headers):
     anna, _, study = two
     mine = anna.claim()["claim"]
     for method, path in CHANGES:
-        told = {"number": 1, "answers": [{"match": "yes"}] * 5}
-        answer = anna.ask(method, path.format(claim=mine), json=told, headers={"x-csrf-token": anna.csrf, **headers})
+        values = {"number": 1, "answers": [{"match": "yes"}] * 5}
+        answer = anna.ask(method, path.format(claim=mine), json=values, headers={"x-csrf-token": anna.csrf, **headers})
         assert answer.status_code in (400, 403), (path, answer.text)
     for path in (*FORMS, f"/join/{link_of(small, study)}", f"/enter/{people.invite(small, 'dora')}"):
         stranger = Browser(anna.app)
@@ -230,7 +231,7 @@ def test_another_site_can_do_nothing_in_a_persons_name(two, small, headers):
 
 
 @pytest.mark.parametrize("headers", [{"origin": BASE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}])
-def test_our_own_pages_are_heard(two, headers):
+def test_same_origin_requests_are_accepted(two, headers):
     anna = two[0]
     assert anna.api("POST", "/s/eccv-hit/claim", {}, headers=headers).status_code == 200
 
@@ -238,14 +239,14 @@ def test_our_own_pages_are_heard(two, headers):
 @pytest.mark.parametrize(
     "kind", ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "", "application/jsonp"]
 )
-def test_json_comes_as_json(two, kind):
+def test_json_needs_the_json_content_type(two, kind):
     anna = two[0]
     answer = anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-type": kind, "x-csrf-token": anna.csrf})
     assert answer.status_code == 415
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "multipart/form-data; boundary=x"])
-def test_forms_come_as_forms(two, kind):
+def test_forms_need_the_form_content_type(two, kind):
     anna = two[0]
     answer = anna.ask("POST", "/s/eccv-hit/claim", content=f"csrf={anna.csrf}".encode(), headers={"content-type": kind})
     assert answer.status_code == 415
@@ -262,7 +263,7 @@ def test_there_are_pages_for_owners():
 
 
 @pytest.mark.parametrize(("method", "path"), OWNERS)
-def test_owners_pages_are_for_owners(two, small, method, path):
+def test_owner_pages_require_the_role(two, small, method, path):
     anna, ben, _ = two
     mine = anna.claim()["claim"]
     anna.submit(anna.api("GET", f"/h/{mine}").json())
@@ -274,11 +275,11 @@ def test_owners_pages_are_for_owners(two, small, method, path):
         more = {"data": {"csrf": visitor.csrf, **fields}} if method == "POST" else {}
         assert visitor.ask(method, where, **more).status_code == status
     verify(small)
-    with small.reading() as connection:
+    with small.read_transaction() as connection:
         assert connection.execute(select(person).where(person.c.key == "mallory")).first() is None
 
 
-def test_owners_need_the_secret_of_their_pages_as_well(two, small):
+def test_owner_forms_need_the_csrf_token(two, small):
     boss = Browser(two[0].app).enter(small, "boss", "owner")
     for where, fields in (("/owner/eccv-hit/open", {"open": "no"}), ("/owner/invite", {"person": "x", "role": "owner"})):
         for csrf in ("", "0" * 32, two[0].csrf):
@@ -286,7 +287,7 @@ def test_owners_need_the_secret_of_their_pages_as_well(two, small):
         assert boss.post(where, fields, headers={"origin": "http://evil.example"}).status_code == 403
 
 
-def test_a_reviewer_invites_nobody_and_closes_nothing(two, small):
+def test_reviewer_cannot_invite_or_close(two, small):
     reviewer = Browser(two[0].app).enter(small, "rita", "reviewer")
     assert reviewer.get("/owner/eccv-hit").status_code == 200
     assert reviewer.post("/owner/invite", {"person": "x", "role": "owner"}).status_code == 403
@@ -310,23 +311,23 @@ def shape(value, claim):
 
 def test_gold_looks_like_everything_else(small):
     items = [*pairs(30), *gold(30)]
-    alike = [NewItem(one.key, one.images, ("a caption",), gold=one.gold, kind=one.kind) for one in items]
-    (small.pictures / "a.jpg").write_bytes(PICTURE)
+    alike = [NewItem(item.key, item.images, ("a caption",), gold=item.gold, kind=item.kind) for item in items]
+    (small.images_folder / "a.jpg").write_bytes(PICTURE)
     create_study(small, design_of(*GOLDEN), alike, seed="seed")
     anna = site_of(small).join(small, 1, "anna")
     for _ in range(3):
         hit = anna.claim()
-        assert len({repr(shape(one, hit["claim"])) for one in hit["items"]}) == 1
-        assert [one["images"] for one in hit["items"]] == [[f"/h/{hit['claim']}/picture/{n}/0"] for n in range(5)]
-        answers = [anna.get(one["images"][0]) for one in hit["items"]]
-        assert len({repr(sorted(one.headers.items())) for one in answers}) == 1
-        told = anna.get(f"/h/{hit['claim']}").text + repr(hit)
+        assert len({repr(shape(item, hit["claim"])) for item in hit["items"]}) == 1
+        assert [item["images"] for item in hit["items"]] == [[f"/h/{hit['claim']}/picture/{n}/0"] for n in range(5)]
+        answers = [anna.get(item["images"][0]) for item in hit["items"]]
+        assert len({repr(sorted(answer.headers.items())) for answer in answers}) == 1
+        response = anna.get(f"/h/{hit['claim']}").text + repr(hit)
         for word in ("gold", "positive", "negative", "pair-", "a.jpg", "seed"):
-            assert word not in told, word
+            assert word not in response, word
         anna.submit(hit, [{"match": "yes"}] * 5)
 
 
-def test_pictures_tell_nothing_of_when_their_file_was_made(two, small):
+def test_image_responses_do_not_reveal_file_times(two, small):
     anna = two[0]
     answer = anna.get(anna.claim()["items"][0]["images"][0])
     assert answer.content == PICTURE
@@ -334,40 +335,40 @@ def test_pictures_tell_nothing_of_when_their_file_was_made(two, small):
     assert not {"etag", "last-modified", "content-disposition"} & set(answer.headers)
 
 
-def test_gold_stands_anywhere_in_a_hit(small):
+def test_gold_has_a_random_place_in_a_hit(small):
     study = a_study(small, *GOLDEN, "recipe.people=60", items=3, golden=1)
     app, places = site_of(small).app, []
     for _ in range(60):
         hit = Browser(app).join(small, study).claim()
-        places += [n for n, one in enumerate(hit["items"]) if one["captions"][0].startswith("gold")]
+        places += [n for n, item in enumerate(hit["items"]) if item["captions"][0].startswith("gold")]
     counts = [places.count(n) for n in range(5)]
     assert min(counts) > 8  # 24 are expected of each
 
 
-def test_nothing_tells_whether_gold_was_answered_right(two):
+def test_responses_do_not_reveal_gold_outcomes(two):
     anna, ben, _ = two
-    told = []
+    recorded = []
     for visitor, wrong in ((anna, False), (ben, True)):
         hit = visitor.claim()
         right = answers_by_caption(hit)
         answers = [{"match": {"yes": "no", "no": "yes"}[one["match"]]} for one in right] if wrong else right
-        said = [
+        body = [
             visitor.submit(hit, answers).json(),
             visitor.submit(hit, answers).json(),
             visitor.api("GET", f"/h/{hit['claim']}").json(),
         ]
         page = re.sub(r"[0-9a-f]{32}|[0-9A-F]{10}|anna|ben", "X", visitor.get("/s/eccv-hit").text)
-        told.append((said[:2], {k: v for k, v in said[2].items() if k not in ("claim", "items", "lease")}, page))
-    assert told[0] == told[1]
+        recorded.append((body[:2], {k: v for k, v in body[2].items() if k not in ("claim", "items", "lease")}, page))
+    assert recorded[0] == recorded[1]
 
 
 # Script in texts
 
 
 def test_script_in_captions_and_names_is_text(small):
-    (small.pictures / "a.jpg").write_bytes(PICTURE)
-    items = [NewItem(f"{SCRIPT}-{n}", ("a.jpg",), (SCRIPT,), body={"why": SCRIPT}) for n in range(3)]
-    example = NewItem("example", ("a.jpg",), (SCRIPT,), gold={"match": ("yes",)}, kind="example", body={"why": SCRIPT})
+    (small.images_folder / "a.jpg").write_bytes(PICTURE)
+    items = [NewItem(f"{SCRIPT}-{n}", ("a.jpg",), (SCRIPT,), details={"why": SCRIPT}) for n in range(3)]
+    example = NewItem("example", ("a.jpg",), (SCRIPT,), gold={"match": ("yes",)}, kind="example", details={"why": SCRIPT})
     study = create_study(small, design_of("recipe.people=2"), [*items, example])
     app = site_of(small).app
     anna = Browser(app).join(small, study, SCRIPT)
@@ -393,7 +394,7 @@ def test_script_in_captions_and_names_is_text(small):
         assert not re.search(r"<[^>]+ on[a-z]+=", bare)
 
 
-def test_json_is_never_taken_for_a_page(two):
+def test_json_responses_have_the_json_content_type(two):
     anna = two[0]
     for answer in (
         anna.api("POST", "/s/eccv-hit/claim", {}),
@@ -406,32 +407,32 @@ def test_json_is_never_taken_for_a_page(two):
 # Rates
 
 
-def test_whoever_is_too_fast_is_told_to_wait(small):
+def test_requests_are_rate_limited(small):
     study = a_study(small)
-    still = Rate(1, 5, now=lambda: 0.0)
+    still = RateLimit(1, 5, now=lambda: 0.0)
     anna = site_of(small, requests=still).join(small, study)
-    found = [anna.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(7)]
-    assert set(found[:4]) == {200}
-    assert found[-1] == 429
+    statuses = [anna.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(7)]
+    assert set(statuses[:4]) == {200}
+    assert statuses[-1] == 429
     assert anna.get("/s/eccv-hit").status_code == 429
 
 
-def test_a_session_that_is_over_slows_nobody_down(small):
+def test_ended_session_has_its_own_rate_limit(small):
     """Who was invited again, since somebody else had their link, is not kept from work by the other one."""
     a_study(small)
-    app = site_of(small, requests=Rate(1, 5, now=lambda: 0.0)).app
+    app = site_of(small, requests=RateLimit(1, 5, now=lambda: 0.0)).app
     thief = Browser(app).enter(small, "anna")
     anna = Browser(app).enter(small, "anna")
-    found = [thief.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(9)]
-    assert found == [401] * 5 + [429] * 4
+    statuses = [thief.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(9)]
+    assert statuses == [401] * 5 + [429] * 4
     assert anna.post("/s/eccv-hit/agree", {}).status_code == 303
     assert anna.api("POST", "/s/eccv-hit/claim", {}).status_code == 200
 
 
-def test_only_so_many_come_in_from_one_address(small):
+def test_entries_per_address_are_limited(small):
     link = link_of(small, a_study(small))
-    visitor = site_of(small, entries=Rate(1, 3, now=lambda: 0.0))
-    found = [Browser(visitor.app).post(f"/join/{link}", {}).status_code for _ in range(4)]
-    assert found == [303] * 3 + [429]
+    visitor = site_of(small, entries=RateLimit(1, 3, now=lambda: 0.0))
+    statuses = [Browser(visitor.app).post(f"/join/{link}", {}).status_code for _ in range(4)]
+    assert statuses == [303] * 3 + [429]
     tries = [Browser(visitor.app).post(f"/enter/{letter}", {}).status_code for letter in string.ascii_lowercase[:3]]
     assert tries == [429] * 3  # tokens cannot be tried out either

@@ -11,12 +11,11 @@ import pytest
 import uvicorn
 from starlette.routing import Route
 
-from crossmatch.core.errors import WrongWords
-from crossmatch.study.serve import LOOPBACK, SWITCH_S, names, serve
-from crossmatch.study.verify import verify
+from crossmatch.data.errors import UsageError
+from crossmatch.study.database.verification import verify
 from crossmatch.study.web.app import ROUTES, make_app
-from crossmatch.study.web.guard import HEADERS, LARGEST
-from crossmatch.study.web.protocol import LARGEST_HEAD, Bounded
+from crossmatch.study.web.security import HEADERS, MAX_BODY_BYTES
+from crossmatch.study.web.server import LOOPBACK, MAX_HEADER_BYTES, SWITCH_INTERVAL_S, allowed_hosts, serve
 from study_lab import GOLDEN, a_study, answers_to, hit_of, link_of
 from study_web import Browser, answers_by_caption, require_headers, site_of
 
@@ -62,8 +61,8 @@ def require_nothing(visitor, campaign, where):
     """No address that does not exist is an accident, or shows what is not meant to be shown."""
     secret = (campaign.folder / "secret").read_text()
     for method in ("GET", "PUT" if where.endswith("draft") else "POST"):
-        told = {"json": {}} if where.startswith("/api") else {"data": {"csrf": visitor.csrf}}
-        answer = visitor.ask(method, where, headers={"x-csrf-token": visitor.csrf}, **({} if method == "GET" else told))
+        values = {"json": {}} if where.startswith("/api") else {"data": {"csrf": visitor.csrf}}
+        answer = visitor.ask(method, where, headers={"x-csrf-token": visitor.csrf}, **({} if method == "GET" else values))
         assert answer.status_code < 500, (method, where, answer.text)
         assert answer.status_code != 200 or where.startswith(("/enter/", "/owner/")), where
         assert secret not in answer.text
@@ -71,7 +70,7 @@ def require_nothing(visitor, campaign, where):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_address_leads_out_of_the_study(anna, small, path):
+def test_unknown_addresses_reveal_nothing(anna, small, path):
     visitor = Browser(anna.app).enter(small, "boss", "owner") if path.startswith("/owner") else anna
     for word in STRANGE:
         for where in filled(path, word):
@@ -79,7 +78,7 @@ def test_no_address_leads_out_of_the_study(anna, small, path):
     verify(small)
 
 
-def test_what_no_database_keeps_is_no_accident_in_an_address(anna_on_both, campaign):
+def test_unstorable_characters_in_addresses_cause_no_error(anna_on_both, campaign):
     boss = Browser(anna_on_both.app).enter(campaign, "boss", "owner")
     for path in PATHS:
         for word in ("%00", "a%00b", "%ed%a0%80", "9" * 25):
@@ -97,7 +96,7 @@ ELSEWHERE = (
 
 
 @pytest.mark.parametrize("path", ELSEWHERE)
-def test_only_what_is_meant_to_be_served_is(anna, path):
+def test_other_paths_are_not_served(anna, path):
     answer = anna.get(path)
     assert answer.status_code in (404, 405)
     assert "location" not in answer.headers
@@ -111,7 +110,7 @@ def test_numbers_in_an_address_are_small(anna):
     assert anna.get(f"/h/{claim}/picture/0/" + "9" * 5000).status_code == 414
 
 
-def test_a_trailing_slash_sends_nobody_elsewhere(anna):
+def test_trailing_slash_causes_no_redirect(anna):
     for path in ("/s/eccv-hit/", "/owner/", "/alive/", "//s/eccv-hit"):
         answer = anna.get(path, headers={"host": "evil.example"})
         assert answer.status_code == 404
@@ -160,7 +159,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("body", BROKEN, ids=lambda body: body[:24].decode("latin-1"))
-def test_a_body_that_cannot_be_kept_is_refused(anna_on_both, campaign, body):
+def test_body_that_cannot_be_stored_is_refused(anna_on_both, campaign, body):
     anna = anna_on_both
     claim = anna.claim()["claim"]
     for method, path in (("PUT", f"/h/{claim}/draft"), ("POST", f"/h/{claim}/submit"), ("POST", "/s/eccv-hit/claim")):
@@ -179,13 +178,13 @@ def test_a_draft_has_a_number(anna, number):
 
 
 @pytest.mark.parametrize(
-    "kept", [[], [None], [{"match": "no"}], ["Ünï¢ode 🐈"], [{"far": 1.5}], [[[["deep"]]]], [10**300], ["\\u0000"]]
+    "answers", [[], [None], [{"match": "no"}], ["Ünï¢ode 🐈"], [{"far": 1.5}], [[[["deep"]]]], [10**300], ["\\u0000"]]
 )
-def test_a_draft_comes_back_as_it_was(anna_on_both, kept):
+def test_draft_is_returned_unchanged(anna_on_both, answers):
     anna = anna_on_both
     claim = anna.claim()["claim"]
-    assert anna.api("PUT", f"/h/{claim}/draft", {"number": 1, "answers": kept}).json()["kept"] is True
-    assert anna.api("GET", f"/h/{claim}").json()["draft"] == {"number": 1, "answers": kept}
+    assert anna.api("PUT", f"/h/{claim}/draft", {"number": 1, "answers": answers}).json()["kept"] is True
+    assert anna.api("GET", f"/h/{claim}").json()["draft"] == {"number": 1, "answers": answers}
     assert anna.get(f"/h/{claim}").status_code == 200
 
 
@@ -221,7 +220,7 @@ def test_strange_times_do_not_matter(anna, seconds):
     "body",
     [b"person=%00", b"person=a%00b", b"person=a%0d%0aSet-Cookie:x", b"person=%ff", b"\xff", b"a=1&" * 60, b"person=" + b"x" * 500],
 )
-def test_a_form_that_cannot_be_kept_is_refused(campaign, body):
+def test_form_that_cannot_be_stored_is_refused(campaign, body):
     link = link_of(campaign, a_study(campaign))
     answer = site_of(campaign).ask(
         "POST", f"/join/{link}", content=body, headers={"content-type": "application/x-www-form-urlencoded"}
@@ -231,7 +230,7 @@ def test_a_form_that_cannot_be_kept_is_refused(campaign, body):
 
 
 @pytest.mark.parametrize("name", ["%00", "a%0d%0aSet-Cookie:%20x=1", "%E2%80%AEevil", "x" * 300])
-def test_a_platforms_id_that_cannot_be_kept_is_refused(campaign, name):
+def test_platform_id_that_cannot_be_stored_is_refused(campaign, name):
     link = link_of(campaign, a_study(campaign))
     answer = site_of(campaign).post(f"/join/{link}?PROLIFIC_PID={name}", {})
     assert answer.status_code == 409
@@ -246,26 +245,26 @@ def chunks(size):
 
 
 @pytest.mark.parametrize("path", ["/api/s/eccv-hit/claim", "/s/eccv-hit/claim", "/join/x", "/api/h/x/submit"])
-def test_large_bodies_are_refused_whether_their_size_is_told_or_not(anna, path):
+def test_large_bodies_are_refused_with_and_without_content_length(anna, path):
     kind = "application/json" if path.startswith("/api") else "application/x-www-form-urlencoded"
-    for body in (b"x" * (LARGEST + 1), chunks(LARGEST)):
+    for body in (b"x" * (MAX_BODY_BYTES + 1), chunks(MAX_BODY_BYTES)):
         answer = anna.ask("POST", path, content=body, headers={"content-type": kind, "x-csrf-token": anna.csrf})
         assert answer.status_code == 413
         assert answer.headers["connection"] == "close"
 
 
-@pytest.mark.parametrize("size", ["-1", "1e3", "x", "9" * 50, str(LARGEST + 1)])
-def test_a_size_that_is_none_is_refused(anna, size):
+@pytest.mark.parametrize("size", ["-1", "1e3", "x", "9" * 50, str(MAX_BODY_BYTES + 1)])
+def test_invalid_content_length_is_refused(anna, size):
     assert anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-length": size}).status_code in (400, 413)
 
 
 # Hosts
 
 
-def test_on_loopback_only_toldof_loopback_are_known(small):
+def test_loopback_service_accepts_only_loopback_hosts(small):
     """A page of another site can make its own name lead here (DNS rebinding); then the origin and the host are equal."""
     link = link_of(small, a_study(small))
-    visitor = Browser(make_app(small, hosts=names("127.0.0.1", "")))
+    visitor = Browser(make_app(small, hosts=allowed_hosts("127.0.0.1", "")))
     for host in ("127.0.0.1:8400", "localhost", "LOCALHOST:1", "[::1]:8400"):
         assert visitor.get("/alive", headers={"host": host}).status_code == 200
     for host in (
@@ -284,26 +283,30 @@ def test_on_loopback_only_toldof_loopback_are_known(small):
         assert visitor.post(f"/join/{link}", {}, headers={"host": host, "origin": f"http://{host}"}).status_code in (403, 421)
 
 
-def test_the_toldof_a_service_are_those_by_which_people_come():
-    assert names("127.0.0.1", "") == LOOPBACK
-    assert names("127.0.0.1", "https://study.example/x") == (*LOOPBACK, "study.example")
-    assert names("0.0.0.0", "https://Study.example:8443") == (*LOOPBACK, "study.example")
-    assert names("0.0.0.0", "") == ()
+def test_allowed_hosts_follow_the_public_url():
+    assert allowed_hosts("127.0.0.1", "") == LOOPBACK
+    assert allowed_hosts("127.0.0.1", "https://study.example/x") == (*LOOPBACK, "study.example")
+    assert allowed_hosts("0.0.0.0", "https://Study.example:8443") == (*LOOPBACK, "study.example")
+    assert allowed_hosts("0.0.0.0", "") == ()
 
 
 @pytest.mark.parametrize("host", ["[", "]", "[::1", "a b", "evil/api/", "evil\\", "é", "x" * 1000, ":", "@", "127.0.0.1:99999999"])
-def test_strange_hosts_are_no_accident(anna, host):
-    given = {"host": host.encode("latin-1"), "x-csrf-token": anna.csrf}
-    for answer in (anna.get("/s/eccv-hit", headers=given), anna.get("/nosuch", headers=given), anna.get("/api/h/x", headers=given)):
+def test_malformed_hosts_cause_no_server_error(anna, host):
+    values = {"host": host.encode("latin-1"), "x-csrf-token": anna.csrf}
+    for answer in (
+        anna.get("/s/eccv-hit", headers=values),
+        anna.get("/nosuch", headers=values),
+        anna.get("/api/h/x", headers=values),
+    ):
         assert answer.status_code < 500
-    assert anna.ask("POST", "/s/eccv-hit/claim", data={"csrf": anna.csrf}, headers=given).status_code in (303, 403)
+    assert anna.ask("POST", "/s/eccv-hit/claim", data={"csrf": anna.csrf}, headers=values).status_code in (303, 403)
 
 
-def test_an_accident_tells_nothing_and_has_all_headers(anna, monkeypatch):
+def test_server_error_reveals_nothing_and_has_all_headers(anna, monkeypatch):
     def fail(*_):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("crossmatch.study.assign.claim_and_load", fail)
+    monkeypatch.setattr("crossmatch.study.assignment.claims.claim_and_load", fail)
     for answer in (anna.api("POST", "/s/eccv-hit/claim", {}), anna.post("/s/eccv-hit/claim", {})):
         assert answer.status_code == 500
         assert "secret detail" not in answer.text
@@ -317,7 +320,15 @@ def port(small):
     """A real server in this process."""
     a_study(small)
     server = uvicorn.Server(
-        uvicorn.Config(make_app(small, hosts=LOOPBACK), port=0, log_level="critical", lifespan="off", http=Bounded, ws="none")
+        uvicorn.Config(
+            make_app(small, hosts=LOOPBACK),
+            port=0,
+            log_level="critical",
+            lifespan="off",
+            http="h11",
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            ws="none",
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -342,7 +353,7 @@ def spoken(port, said, wait=5.0):
         return heard
 
 
-def test_what_is_no_http_is_closed(port):
+def test_invalid_http_is_closed(port):
     for said in (
         b"\x16\x03\x01\x02\x00\x01\x00",
         b"GET\r\n\r\n",
@@ -378,10 +389,10 @@ def test_a_body_without_end_is_cut_off(port):
 def test_headers_without_end_are_cut_off(port):
     """At once, and not when memory is full: the server answers while they still come."""
     head = b"GET /alive HTTP/1.1\r\nHost: localhost\r\n"
-    for endless in (b"x-much: " + b"x" * (LARGEST_HEAD + 70_000), b"x-many: y\r\n" * (LARGEST_HEAD // 8)):
+    for endless in (b"x-much: " + b"x" * (MAX_HEADER_BYTES + 70_000), b"x-many: y\r\n" * (MAX_HEADER_BYTES // 8)):
         assert spoken(port, head + endless, 2.0).startswith(b"HTTP/1.1 400")
-    assert spoken(port, b"GET /" + b"a" * (LARGEST_HEAD + 70_000), 2.0).startswith(b"HTTP/1.1 400")
-    large = head + b"x-large: " + b"x" * (LARGEST_HEAD // 2) + b"\r\nConnection: close\r\n\r\n"
+    assert spoken(port, b"GET /" + b"a" * (MAX_HEADER_BYTES + 70_000), 2.0).startswith(b"HTTP/1.1 400")
+    large = head + b"x-large: " + b"x" * (MAX_HEADER_BYTES // 2) + b"\r\nConnection: close\r\n\r\n"
     assert spoken(port, large).startswith(b"HTTP/1.1 200")
 
 
@@ -390,13 +401,13 @@ def test_headers_behind_a_body_are_cut_off_too(port):
         b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked"
     )
     for body in (b"", b"4\r\na=b&\r\n"):
-        for endless in (b"x-much: " + b"x" * (LARGEST_HEAD * 8), b"x-many: y\r\n" * LARGEST_HEAD):
+        for endless in (b"x-much: " + b"x" * (MAX_HEADER_BYTES * 8), b"x-many: y\r\n" * MAX_HEADER_BYTES):
             assert spoken(port, head + b"\r\n\r\n" + body + b"0\r\n" + endless, 2.0).startswith(b"HTTP/1.1 400")
     few = head + b"\r\nConnection: close\r\n\r\n3\r\na=b\r\n0\r\nx-few: y\r\n\r\n"
     assert spoken(port, few).startswith(b"HTTP/1.1 404")
 
 
-def test_a_request_behind_a_large_one_is_no_large_head(port):
+def test_pipelined_request_after_a_large_one_is_served(port):
     """Both in one go, as far as the first lines of the second one, or without the last ones of the first."""
     head = b"POST /join/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     plain = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000
@@ -422,32 +433,33 @@ def test_a_request_toldone_host(port):
         assert spoken(port, said).startswith(b"HTTP/1.1 400")
 
 
-def test_who_asks_to_speak_something_else_is_answered_and_let_go(port):
-    """What follows would not be read, so the connection ends and nobody waits for an answer on it."""
-    said = b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+def test_protocol_upgrades_are_ignored(port):
+    """And so is the next request on the same connection."""
+    upgrade = b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    last = b"GET /alive HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     began = time.monotonic()
-    assert spoken(port, said).startswith(b"HTTP/1.1 200")
-    assert time.monotonic() - began < 2.0
+    assert spoken(port, upgrade + last).count(b"HTTP/1.1 200") == 2
+    assert time.monotonic() - began < 4.0
 
 
-def test_what_is_said_of_the_server_is_little(port):
+def test_responses_reveal_no_server_details(port):
     answer = spoken(port, b"GET /nosuch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert b"404" in answer
     assert b"traceback" not in answer.lower()
 
 
-def test_who_has_served_computes_on_as_before(small, monkeypatch):
+def test_switch_interval_is_restored_after_serving(small, monkeypatch):
     """Threads change places faster while a campaign is served, and no longer."""
     seen, before = [], sys.getswitchinterval()
     monkeypatch.setattr("uvicorn.Server.run", lambda _: seen.append(sys.getswitchinterval()))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(WrongWords, match="is taken"):
+        with pytest.raises(UsageError, match="is in use"):
             serve(small.folder, port=taken.getsockname()[1])
     assert sys.getswitchinterval() == before
     serve(small.folder, port=0)
-    assert seen == [pytest.approx(SWITCH_S)]
+    assert seen == [pytest.approx(SWITCH_INTERVAL_S)]
     assert sys.getswitchinterval() == before
 
 

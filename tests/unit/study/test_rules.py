@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from sqlalchemy import select
 
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.study import people
-from crossmatch.study.assign import LEASES, Nothing, claim_hit, keep_draft, submit
-from crossmatch.study.schema import claim, hit_item, slot
-from crossmatch.study.shown import NotYours
-from crossmatch.study.store import create
-from crossmatch.study.verdicts import VERDICTS, NotReviewed, review, set_open
-from crossmatch.study.verify import verify
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.study.assignment import people
+from crossmatch.study.assignment.claims import MAX_LEASES, NoHitAvailableError, claim_hit, save_draft, submit
+from crossmatch.study.assignment.hits import NotFoundError
+from crossmatch.study.assignment.review import VERDICTS, ReviewConflictError, review, set_open
+from crossmatch.study.database.campaign import create_campaign
+from crossmatch.study.database.schema import claim, hit_item, slot
+from crossmatch.study.database.verification import verify
 from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, someone
 
 LEASE = 60.0  # minutes
@@ -76,16 +76,16 @@ class Model:
 
     def free(self, study: int, person: int, now: float) -> int | None:
         """The first slot that a person may have."""
-        mine = [one for one in self.claims.values() if one.person == person]
-        done = [one for one in mine if one.study == study and one.submitted]
-        if not self.open[study] or any(one.study != study for one in mine) or (study == 1 and len(done) >= LIMIT):
+        mine = [claim_id for claim_id in self.claims.values() if claim_id.person == person]
+        done = [claim_id for claim_id in mine if claim_id.study == study and claim_id.submitted]
+        if not self.open[study] or any(claim_id.study != study for claim_id in mine) or (study == 1 and len(done) >= LIMIT):
             return None
         back = [n for n, one in self.slots.items() if one.again or (one.state == "held" and one.until < now)]
         for number in [*back, *(n for n, one in self.slots.items() if one.state == "open")]:  # what came back goes first
             if self.studies[number] != study:
                 continue
             hit, had = self.hits[number], self.had.get(person, {})
-            seen = any(each in had and had[each] != hit for each in self.items[hit])
+            seen = any(item in had and had[item] != hit for item in self.items[hit])
             if not seen and all(each.hit != hit for each in done):
                 return number
         return None
@@ -100,12 +100,12 @@ class Rules(RuleBasedStateMachine):
     def begin(self):
         self.folder = tempfile.TemporaryDirectory()
         self.clock, self.model = Clock(), Model()
-        self.campaign = create(Path(self.folder.name) / "c", "", self.clock)
+        self.campaign = create_campaign(Path(self.folder.name) / "c", "", self.clock)
         careless(self.campaign)
         more = (*GOLDEN, f"recipe.people={PEOPLE}", "recipe.batch=2")
         a_study(self.campaign, *more, f"recipe.hits_per_person={LIMIT}", items=8, golden=3, name="first")
         a_study(self.campaign, *more, items=4, golden=2, name="second", excludes=["first"])
-        with self.campaign.reading() as connection:
+        with self.campaign.read_transaction() as connection:
             for row in connection.execute(select(slot).order_by(slot.c.id)):
                 self.model.slots[row.id], self.model.hits[row.id], self.model.studies[row.id] = Slot(), row.hit, row.study
             for row in connection.execute(select(hit_item)):
@@ -121,7 +121,7 @@ class Rules(RuleBasedStateMachine):
     @rule(target=crowd)
     def join(self):
         who = someone(self.campaign, 1)
-        people.agree(self.campaign, 2, who)
+        people.give_consent(self.campaign, 2, who)
         return who
 
     @rule(minutes=st.sampled_from([1.0, LEASE - 1, LEASE, LEASE + 1]))
@@ -143,22 +143,25 @@ class Rules(RuleBasedStateMachine):
             return multiple()
         assert number is not None, f"the model has nothing for {who}"
         hit = model.hits[number]
-        lost = next((t for t, one in model.claims.items() if (one.person, one.hit, one.submitted) == (who, hit, False)), None)
+        lost = next(
+            (t for t, claim_id in model.claims.items() if (claim_id.person, claim_id.hit, claim_id.submitted) == (who, hit, False)),
+            None,
+        )
         assert lost in (None, token)
         model.claims[token] = Mine(study, who, hit, number, self.clock() if lost is None else model.claims[token].at)
         model.slots[number] = Slot("held", token, lease)
-        for each in model.items[hit]:
-            model.had.setdefault(who, {})[each] = hit
+        for item in model.items[hit]:
+            model.had.setdefault(who, {})[item] = hit
         return multiple() if lost else token
 
     def claimed(self, study, who):
         try:
             return claim_hit(self.campaign, study, who)
-        except Nothing:
+        except NoHitAvailableError:
             return None
 
     def renewed(self, token):
-        return min(self.clock() + 60 * LEASE, self.model.claims[token].at + LEASES * 60 * LEASE)
+        return min(self.clock() + 60 * LEASE, self.model.claims[token].at + MAX_LEASES * 60 * LEASE)
 
     @rule(token=claims)
     def draft(self, token):
@@ -166,7 +169,7 @@ class Rules(RuleBasedStateMachine):
         one = self.model.claims[token]
         place, until = self.model.slots[one.slot], self.renewed(token)
         longer = not one.submitted and place.claim == token and place.state == "held" and place.until < until
-        assert keep_draft(self.campaign, token, one.person, 1, []) == (until if longer else None)
+        assert save_draft(self.campaign, token, one.person, 1, []) == (until if longer else None)
         place.until = until if longer else place.until
 
     @rule(token=claims, wrong=st.booleans(), match=st.sampled_from(["yes", "no"]))
@@ -174,12 +177,12 @@ class Rules(RuleBasedStateMachine):
         one = self.model.claims[token]
         place = self.model.slots[one.slot]
         receipt = submit(self.campaign, token, one.person, answers_to(hit_of(self.campaign, token), match, wrong))
-        assert receipt.again is one.submitted
+        assert receipt.is_repeat is one.submitted
         if one.submitted:
             return
         counts = place.state == "held" and place.claim == token
         late = not counts or place.until < self.clock()
-        assert (receipt.counted, receipt.late) == (counts, late)
+        assert (receipt.is_counted, receipt.is_late) == (counts, late)
         one.submitted, one.counted, one.had_counted, one.doubt = True, counts, counts, wrong
         if counts:
             place.state = "review" if wrong else "done"
@@ -189,8 +192,8 @@ class Rules(RuleBasedStateMachine):
         """Somebody else submits it, or keeps a draft of it."""
         if self.model.claims[token].person == who:
             return
-        for act in (lambda: submit(self.campaign, token, who, []), lambda: keep_draft(self.campaign, token, who, 1, [])):
-            with contextlib.suppress(NotYours):
+        for act in (lambda: submit(self.campaign, token, who, []), lambda: save_draft(self.campaign, token, who, 1, [])):
+            with contextlib.suppress(NotFoundError):
                 act()
                 raise AssertionError("another's HIT was touched")
 
@@ -206,7 +209,7 @@ class Rules(RuleBasedStateMachine):
     def review(self, token, verdict):
         one = self.model.claims[token]
         if not one.submitted:
-            with contextlib.suppress(NotYours):
+            with contextlib.suppress(NotFoundError):
                 review(self.campaign, token, None, verdict)
                 raise AssertionError("what was not submitted was reviewed")
             return
@@ -223,7 +226,7 @@ class Rules(RuleBasedStateMachine):
         possible = one.verdict is not None and (one.counted or not one.had_counted or self.open_slot(one) is not None)
         try:
             found = review(self.campaign, token, None, "undo")
-        except (NotReviewed, NotYours):
+        except (ReviewConflictError, NotFoundError):
             assert not possible
             return
         assert possible
@@ -256,25 +259,25 @@ class Rules(RuleBasedStateMachine):
 
     @invariant()
     def slots_are_those_of_the_model(self):
-        with self.campaign.reading() as connection:
-            seen = {row.id: (row.state, row.claim or "") for row in connection.execute(select(slot))}
-        assert seen == {number: (one.state, one.claim) for number, one in self.model.slots.items()}
+        with self.campaign.read_transaction() as connection:
+            query = {row.id: (row.state, row.claim or "") for row in connection.execute(select(slot))}
+        assert query == {number: (one.state, one.claim) for number, one in self.model.slots.items()}
 
     @invariant()
     def nothing_is_filled_twice(self):
-        with self.campaign.reading() as connection:
+        with self.campaign.read_transaction() as connection:
             rows = connection.execute(select(claim)).all()
-            held = [row.claim for row in connection.execute(select(slot.c.claim).where(slot.c.claim.is_not(None)))]
+            query = [row.claim for row in connection.execute(select(slot.c.claim).where(slot.c.claim.is_not(None)))]
         assert max(Counter(row.hit for row in rows if row.counted).values(), default=0) <= PEOPLE
         assert max(Counter(row.slot for row in rows if row.counted).values(), default=0) <= 1
-        assert len(held) == len(set(held))  # a slot that is held is held by one claim, and by no other slot's
-        answered = Counter((row.person, each) for row in rows if row.submitted for each in self.model.items[row.hit])
+        assert len(query) == len(set(query))  # a slot that is held is held by one claim, and by no other slot's
+        answered = Counter((row.person, item) for row in rows if row.submitted for item in self.model.items[row.hit])
         assert max(answered.values(), default=0) <= 1
-        assert {row.id: row.counted for row in rows} == {token: one.counted for token, one in self.model.claims.items()}
+        assert {row.id: row.counted for row in rows} == {token: claim_id.counted for token, claim_id in self.model.claims.items()}
 
     @invariant()
     def nobody_is_in_two_studies_that_exclude_each_other(self):
-        places = {(one.person, one.study) for one in self.model.claims.values()}
+        places = {(claim_id.person, claim_id.study) for claim_id in self.model.claims.values()}
         assert max(Counter(person for person, _ in places).values(), default=0) <= 1
 
     @invariant()
@@ -283,6 +286,6 @@ class Rules(RuleBasedStateMachine):
 
 
 Rules.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=30, stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
 )
 test_the_rules_of_assignment = Rules.TestCase

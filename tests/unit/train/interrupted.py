@@ -1,7 +1,7 @@
 """Train the toy in processes that are killed: `python interrupted.py FOLDER`. Prints one json line for each moment.
 
-Each moment has a folder of its own. A process trains in it and kills itself there with signal 9; others go on in the same way, and
-the last one ends. They are forked, so that torch is imported once.
+Each moment has its own folder. A process trains in it and kills itself with signal 9; others resume in the same way, until the last
+one finishes. They are forked, so that torch is imported once.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from toy import model_of, sampled, toy
+from toy import noisy_hinge, toy_data, toy_model
 
-from crossmatch.core import whole
-from crossmatch.models.folder import weights_of
-from crossmatch.train import checkpoints, loop
+from crossmatch.data.io import atomic_write
+from crossmatch.models.files.model_folder import hash_weights
+from crossmatch.train import checkpoints, loop, output_folder, zoo_training
 from crossmatch.train.recipe import TrainSettings
 
 SETTINGS = TrainSettings(
     optimiser="adamw", weight_decay=0.01, learning_rate=3e-2, batch=20, epochs=3, schedule="one-cycle", clip=10.0, pairs="captions",
 )  # fmt: skip
 OPTIONS = {"margin": 0.2, "warm_up": 0.6}
-IDENTITY = checkpoints.Identity("recipe", "data")
+IDENTITY = checkpoints.TrainingIdentity("recipe", "data")
 
 
 def die(*_, **__):
@@ -36,12 +36,12 @@ def die(*_, **__):
 
 
 def after(count, function, then=die):
-    """The function, but its call number `count` ends the process instead."""
+    """Return the function, except that its call number `count` kills the process."""
     calls = []
 
-    def call(*given, **named):
+    def call(*arguments, **options):
         calls.append(0)
-        return then(*given, **named) if len(calls) == count else function(*given, **named)
+        return then(*arguments, **options) if len(calls) == count else function(*arguments, **options)
 
     return call
 
@@ -56,12 +56,12 @@ def half_a_file(count):
         def write(self, content):
             self.file.write(content[: len(content) // 2])
             self.file.flush()
-            if len(content) > 1000:  # not yet in the line of text at its beginning
+            if len(content) > 1000:  # not in the header
                 die()
 
     from contextlib import contextmanager
 
-    true, calls = whole.whole_file, []
+    true, calls = atomic_write.atomic_write, []
 
     @contextmanager
     def whole_file(path, **options):
@@ -69,11 +69,11 @@ def half_a_file(count):
             calls.append(0)
             yield Half(file) if len(calls) == count else file
 
-    checkpoints.whole_file = whole_file
+    checkpoints.atomic_write = whole_file
 
 
 def at_step(count):
-    return lambda: setattr(loop, "_stepped", after(count, loop._stepped))
+    return lambda: setattr(loop, "_descend", after(count, loop._descend))
 
 
 MOMENTS = {
@@ -83,7 +83,7 @@ MOMENTS = {
     "half a checkpoint": [lambda: half_a_file(4)],
     "half the first checkpoint": [lambda: half_a_file(1)],
     "before it has its name": [lambda: setattr(os, "replace", after(5, os.replace))],
-    "validation": [lambda: setattr(loop, "judged", after(2, loop.judged))],
+    "validation": [lambda: setattr(zoo_training, "validate", after(2, zoo_training.validate))],
     "before the log": [lambda: setattr(loop, "write_log", after(1, loop.write_log))],
     "the end": [lambda: setattr(loop, "require_finite", die)],
     "again and again": [at_step(2), at_step(2), lambda: half_a_file(2), at_step(5), at_step(1)],
@@ -91,27 +91,27 @@ MOMENTS = {
 
 
 def train(folder: Path, every: float) -> None:
-    data = toy(40, 0)
-    model = model_of(data)
-    training = loop.Training(model, sampled, OPTIONS, data, toy(20, 1), SETTINGS)
-    with checkpoints.alone(folder):
+    data = toy_data(40, 0)
+    model = toy_model(data)
+    training = zoo_training.ZooTraining(model, noisy_hinge, OPTIONS, data, toy_data(20, 1), SETTINGS)
+    with output_folder.lock_folder(folder):
         state = loop.fit(training, checkpoints.Checkpoints(folder, IDENTITY), every=every)
     last = torch.load(io.BytesIO(max((folder / "checkpoints").iterdir()).read_bytes().partition(b"\n")[2]))
-    told = [digest(last[name]) for name in ("net", "optimiser", "chance")]
-    (folder / "end.json").write_text(json.dumps([weights_of(model.net), state.best, state.best_epoch, *told]))
+    digests = [digest(last[name]) for name in ("net", "optimiser", "chance")]
+    (folder / "end.json").write_text(json.dumps([hash_weights(model.net), state.best, state.best_epoch, *digests]))
 
 
-def digest(thing) -> str:
-    """Of all tensors and numbers in it, bit for bit."""
-    if isinstance(thing, dict):
-        return digest([part for pair in thing.items() for part in pair])
-    if isinstance(thing, list | tuple):
-        return hashlib.sha256("".join(map(digest, thing)).encode()).hexdigest()[:12]
-    return hashlib.sha256(thing.numpy().tobytes() if isinstance(thing, torch.Tensor) else repr(thing).encode()).hexdigest()
+def digest(value) -> str:
+    """Hash of all tensors and numbers."""
+    if isinstance(value, dict):
+        return digest([part for pair in value.items() for part in pair])
+    if isinstance(value, list | tuple):
+        return hashlib.sha256("".join(map(digest, value)).encode()).hexdigest()[:12]
+    return hashlib.sha256(value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode()).hexdigest()
 
 
 def in_a_process(folder: Path, prepare, every: float) -> int:
-    """The signal that ended it."""
+    """Train in a forked process, and return the signal that ended it."""
     child = os.fork()
     if not child:
         try:
@@ -129,15 +129,15 @@ def in_a_process(folder: Path, prepare, every: float) -> int:
 
 def main(home: Path) -> None:
     torch.set_num_threads(1)
-    train(home / "before", 0.0)  # here: all that is imported late is then there for the processes to come
+    train(home / "before", 0.0)  # imports everything before the processes are forked
     for name, plans in {"never": [], "never, few checkpoints": [], **MOMENTS}.items():
         folder = home / name
         every = 1000.0 if "few" in name else 0.0
         ends = [in_a_process(folder, prepare, every) for prepare in plans]
         ends.append(in_a_process(folder, lambda: None, every))
         log = (folder / "log.csv").read_text().splitlines()
-        told = {"moment": name, "ends": ends, "end": json.loads((folder / "end.json").read_text()), "log": log}
-        print(json.dumps(told), flush=True)
+        report = {"moment": name, "ends": ends, "end": json.loads((folder / "end.json").read_text()), "log": log}
+        print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

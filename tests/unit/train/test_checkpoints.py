@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.train.checkpoints import Checkpoints, Identity, alone
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.train.checkpoints import Checkpoints, TrainingIdentity
+from crossmatch.train.output_folder import lock_folder
 
 SRC = str(Path(__file__).parents[3] / "src")
 
 
 @pytest.fixture
-def kept(tmp_path):
-    said = []
-    found = Checkpoints(tmp_path, Identity("aaa", "bbb"), said.append)
-    return found, said
+def checkpoints_and_messages(tmp_path):
+    messages = []
+    checkpoints = Checkpoints(tmp_path, TrainingIdentity("aaa", "bbb"), messages.append)
+    return checkpoints, messages
 
 
 def save(checkpoints, *steps):
@@ -30,15 +31,15 @@ def files(checkpoints):
     return sorted(path.name for path in checkpoints.folder.iterdir())
 
 
-def test_the_newest_two_are_kept(kept):
-    checkpoints, said = kept
-    assert checkpoints.latest() is None
+def test_newest_two_checkpoints_are_kept(checkpoints_and_messages):
+    checkpoints, messages = checkpoints_and_messages
+    assert checkpoints.load_latest() is None
     save(checkpoints, 1, 20, 300)
     assert files(checkpoints) == ["000000020.checkpoint", "000000300.checkpoint"]
-    found = checkpoints.latest()
-    assert found["step"] == 300
-    assert torch.equal(found["weights"], torch.full((50,), 300.0))
-    assert said == []
+    state = checkpoints.load_latest()
+    assert state["step"] == 300
+    assert torch.equal(state["weights"], torch.full((50,), 300.0))
+    assert messages == []
 
 
 def cut(raw):
@@ -54,86 +55,86 @@ def no_head(raw):
 
 
 @pytest.mark.parametrize("damage", [cut, flipped, no_head, lambda raw: b"", lambda raw: raw.partition(b"\n")[0]])
-def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_is_used(kept, damage):
-    checkpoints, said = kept
+def test_damaged_checkpoint_falls_back_to_the_one_before(checkpoints_and_messages, damage):
+    checkpoints, messages = checkpoints_and_messages
     save(checkpoints, 1, 2)
     newest = checkpoints.folder / "000000002.checkpoint"
     newest.write_bytes(damage(newest.read_bytes()))
-    assert checkpoints.latest()["step"] == 1
-    assert len(said) == 1
-    assert "000000002.checkpoint is damaged" in said[0]
+    assert checkpoints.load_latest()["step"] == 1
+    assert len(messages) == 1
+    assert "000000002.checkpoint is damaged" in messages[0]
     oldest = checkpoints.folder / "000000001.checkpoint"
     oldest.write_bytes(damage(oldest.read_bytes()))
-    assert checkpoints.latest() is None
+    assert checkpoints.load_latest() is None
 
 
-def test_what_a_killed_process_left_is_swept_up(kept):
-    checkpoints, said = kept
+def test_leftover_of_a_killed_process_is_deleted(checkpoints_and_messages):
+    checkpoints, messages = checkpoints_and_messages
     save(checkpoints, 1)
     (checkpoints.folder / ".000000002.checkpoint.x.part").write_bytes(b"half")
-    assert checkpoints.latest()["step"] == 1
+    assert checkpoints.load_latest()["step"] == 1
     assert files(checkpoints) == ["000000001.checkpoint"]
-    assert said == []
+    assert messages == []
 
 
-@pytest.mark.parametrize(("other", "says"), [(("x", "bbb"), "another recipe"), (("aaa", "x"), "another data|other data")])
-def test_a_checkpoint_of_another_training_is_refused(kept, other, says):
-    checkpoints, _ = kept
+@pytest.mark.parametrize(("identity", "message"), [(("x", "bbb"), "another recipe"), (("aaa", "x"), "another data|other data")])
+def test_checkpoint_of_another_training_is_refused(checkpoints_and_messages, identity, message):
+    checkpoints, _ = checkpoints_and_messages
     save(checkpoints, 1)
-    with pytest.raises(CrossmatchError, match=says) as error:
-        Checkpoints(checkpoints.output, Identity(*other)).latest()
+    with pytest.raises(CrossmatchError, match=message) as error:
+        Checkpoints(checkpoints.output, TrainingIdentity(*identity)).load_latest()
     assert "--restart" in str(error.value)
-    assert checkpoints.latest()["step"] == 1
+    assert checkpoints.load_latest()["step"] == 1
 
 
-def test_a_checkpoint_of_another_format_is_refused(kept, monkeypatch):
-    checkpoints, _ = kept
+def test_checkpoint_of_another_format_is_refused(checkpoints_and_messages, monkeypatch):
+    checkpoints, _ = checkpoints_and_messages
     monkeypatch.setattr("crossmatch.train.checkpoints.FORMAT", 99)
     save(checkpoints, 1)
     monkeypatch.undo()
     with pytest.raises(CrossmatchError, match="has format 99"):
-        checkpoints.latest()
+        checkpoints.load_latest()
 
 
 HOLD = """
 import sys
 from pathlib import Path
-from crossmatch.train.checkpoints import alone
-with alone(Path(sys.argv[1])):
+from crossmatch.train.output_folder import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.read()
 """
 
 
-def test_a_second_process_is_told_and_a_killed_one_frees_the_folder(tmp_path):
+def test_lock_refuses_a_second_process_and_ends_with_the_first(tmp_path):
     folder = tmp_path / "runs/a"
-    other = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": SRC},
     )  # fmt: skip
     try:
-        assert other.stdout.readline() == "in\n"
-        with pytest.raises(CrossmatchError, match=r"another process is training in .*runs/a"), alone(folder):
+        assert process.stdout.readline() == "in\n"
+        with pytest.raises(CrossmatchError, match=r"runs/a: another process is training there"), lock_folder(folder):
             pass
     finally:
-        other.kill()
-        other.communicate()
-    with alone(folder):
+        process.kill()
+        process.communicate()
+    with lock_folder(folder):
         assert folder.is_dir()
 
 
-def test_a_folder_in_which_nothing_was_written_is_not_left_behind(tmp_path):
-    with pytest.raises(RuntimeError), alone(tmp_path / "runs/deep/a"):
+def test_unused_folder_is_removed(tmp_path):
+    with pytest.raises(RuntimeError), lock_folder(tmp_path / "runs/deep/a"):
         raise RuntimeError
     assert not list(tmp_path.iterdir())
-    with alone(tmp_path / "runs/a"):
+    with lock_folder(tmp_path / "runs/a"):
         (tmp_path / "runs/a/log.csv").write_text("x")
     assert sorted(os.listdir(tmp_path / "runs/a")) == ["lock", "log.csv"]
 
 
-def test_a_folder_that_cannot_be_is_told(tmp_path):
+def test_impossible_folder_is_refused(tmp_path):
     (tmp_path / "taken").write_text("x")
     for folder in (tmp_path / "taken", tmp_path / "taken/deeper"):
-        with pytest.raises(CrossmatchError, match=r"cannot be written to.*-o"), alone(folder):
+        with pytest.raises(CrossmatchError, match=r"cannot write there"), lock_folder(folder):
             pass
     assert (tmp_path / "taken").read_text() == "x"

@@ -1,1 +1,1 @@
-"""The file formats that benchmarks and collections come in, each read by one small file."""
+"""The file formats of benchmarks and collections, one reader per file."""

@@ -1,4 +1,4 @@
-"""Arrow and parquet files through pyarrow, which is imported when the first one is opened."""
+"""Reads arrow and parquet files with pyarrow, which is imported when the first file is opened."""
 
 from __future__ import annotations
 
@@ -13,160 +13,165 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from crossmatch.core.errors import CrossmatchError, MissingDependency
+from crossmatch.data.errors import CrossmatchError, MissingDependencyError
 
 T = TypeVar("T")
-KEEP = 1 << 28  # bytes of parquet row groups that stay in memory for the next image
+CACHE_BYTES = 1 << 28  # size of the cache of parquet row groups
 
 
-class Store(Protocol):
-    """Where the values of a file come from."""
+class ColumnStore(Protocol):
+    """Access to the columns of a file."""
 
     def table(self, names: list[str]) -> Any:
-        """Whole columns."""
+        """Return whole columns."""
 
     def paths(self, column: str) -> list[str | None]:
-        """The file name beside the bytes of each image."""
+        """Return the file name stored with each image."""
 
     def cell(self, column: str, row: int) -> Any:
-        """One value, without reading the others where the format allows it."""
+        """Return one value, without reading the others if the format allows it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """One file: its columns, those of them that hold images (with or without the names of their files), and its values."""
+    """A file: its columns, its image columns (mapped to whether they have file names), and access to its values."""
 
     path: Path
     names: list[str]
     images: dict[str, bool]
     rows: int
-    store: Store
+    store: ColumnStore
 
     def values(self, names: list[str]) -> dict[str, list[Any]]:
-        """Whole columns as lists."""
+        """Return whole columns as lists."""
         absent = next((name for name in names if name not in self.names), None)
         if absent is not None:
-            raise CrossmatchError(f"{self.path} has no column {absent!r}, unlike the first file. All must have the same columns.")
-        table = _checked(self.path, lambda: self.store.table(names))
-        held: dict[str, list[Any]] = _checked(self.path, lambda: {name: table.column(name).to_pylist() for name in names})
-        short = next((name for name in names if len(held[name]) != self.rows), None)
+            raise CrossmatchError(f"{self.path} has no column {absent!r}, unlike the first file. All files need the same columns.")
+        table = _explain_errors(self.path, lambda: self.store.table(names))
+        columns: dict[str, list[Any]] = _explain_errors(self.path, lambda: {name: table.column(name).to_pylist() for name in names})
+        short = next((name for name in names if len(columns[name]) != self.rows), None)
         if short is not None:
             raise CrossmatchError(
-                f"{self.path} has {len(held[short]):,} values of {short!r} in {self.rows:,} rows. Fetch or save it again."
+                f"{self.path} has {len(columns[short]):,} values of {short!r} in {self.rows:,} rows. Download or save it again."
             )
-        return held
+        return columns
 
     def paths(self, column: str) -> list[str | None]:
-        """The name of each image's file, where it is known."""
-        return _checked(self.path, lambda: self.store.paths(column)) if self.images.get(column) else [None] * self.rows
+        """Return the file name of each image, or None."""
+        return _explain_errors(self.path, lambda: self.store.paths(column)) if self.images.get(column) else [None] * self.rows
 
     def cell(self, column: str, row: int) -> Any:
-        return _checked(self.path, lambda: self.store.cell(column, row))
+        return _explain_errors(self.path, lambda: self.store.cell(column, row))
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped:
-    """An arrow table mapped into memory: the operating system reads what is asked for, and threads may share it."""
+class MappedArrowTable:
+    """A memory-mapped arrow table. Threads can share it."""
 
-    held: Any
+    arrow_table: Any
 
     def table(self, names: list[str]) -> Any:
-        return self.held.select(names)
+        return self.arrow_table.select(names)
 
     def paths(self, column: str) -> list[str | None]:
-        found: list[str | None] = _pyarrow("pyarrow.compute").struct_field(self.held.column(column), "path").to_pylist()
-        return found
+        paths: list[str | None] = (
+            _import_pyarrow("pyarrow.compute").struct_field(self.arrow_table.column(column), "path").to_pylist()
+        )
+        return paths
 
     def cell(self, column: str, row: int) -> Any:
-        return self.held.column(column)[row].as_py()
+        return self.arrow_table.column(column)[row].as_py()
 
 
-class RowGroups:
-    """The row groups of parquet files that were asked for last, up to some bytes; safe to share among threads."""
+class RowGroupCache:
+    """Least-recently-used cache of parquet row groups, limited in bytes. Threads can share it."""
 
-    def __init__(self, keep: int) -> None:
-        self.keep = keep
-        self._held: OrderedDict[tuple[Path, int, str], Any] = OrderedDict()
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._columns: OrderedDict[tuple[Path, int, str], Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def column(self, path: Path, group: int, name: str) -> Any:
         key = (path, group, name)
         with self._lock:
-            if key not in self._held:
-                with _pyarrow("pyarrow.parquet").ParquetFile(path) as file:
-                    self._held[key] = file.read_row_group(group, columns=[name]).column(name)
-            self._held.move_to_end(key)
-            while len(self._held) > 1 and sum(held.nbytes for held in self._held.values()) > self.keep:
-                self._held.popitem(last=False)
-            return self._held[key]
+            if key not in self._columns:
+                with _import_pyarrow("pyarrow.parquet").ParquetFile(path) as file:
+                    self._columns[key] = file.read_row_group(group, columns=[name]).column(name)
+            self._columns.move_to_end(key)
+            while len(self._columns) > 1 and sum(column.nbytes for column in self._columns.values()) > self.max_bytes:
+                self._columns.popitem(last=False)
+            return self._columns[key]
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """A parquet file. One image cannot be read alone, only with its row group, so the last groups are kept."""
+class ParquetStore:
+    """A parquet file. An image can only be read together with its row group, so row groups are cached."""
 
     path: Path
-    starts: list[int]  # first row of each group, and behind the last the number of rows
-    kept: RowGroups
+    starts: list[int]  # first row of each group, followed by the number of rows
+    cache: RowGroupCache
 
     def table(self, names: list[str]) -> Any:
-        with _pyarrow("pyarrow.parquet").ParquetFile(self.path) as file:
+        with _import_pyarrow("pyarrow.parquet").ParquetFile(self.path) as file:
             return file.read(columns=names)
 
     def paths(self, column: str) -> list[str | None]:
-        return [held["path"] if held else None for held in self.table([f"{column}.path"]).column(column).to_pylist()]
+        return [record["path"] if record else None for record in self.table([f"{column}.path"]).column(column).to_pylist()]
 
     def cell(self, column: str, row: int) -> Any:
         group = bisect_right(self.starts, row) - 1
-        return self.kept.column(self.path, group, column)[row - self.starts[group]].as_py()
+        return self.cache.column(self.path, group, column)[row - self.starts[group]].as_py()
 
 
 def open_shards(paths: list[Path]) -> list[Shard]:
-    """Arrow files (as a stream, which `datasets` writes, or with a footer) and parquet files."""
-    kept = RowGroups(KEEP)
-    return [_checked(path, partial(_parquet if path.suffix.lower() == ".parquet" else _arrow, path, kept)) for path in paths]
+    """Open arrow files (streams, as `datasets` writes them, or files with a footer) and parquet files."""
+    cache = RowGroupCache(CACHE_BYTES)
+    return [
+        _explain_errors(path, partial(_open_parquet if path.suffix.lower() == ".parquet" else _open_arrow, path, cache))
+        for path in paths
+    ]
 
 
-def _arrow(path: Path, _: RowGroups) -> Shard:
-    ipc = _pyarrow("pyarrow.ipc")
+def _open_arrow(path: Path, _: RowGroupCache) -> Shard:
+    ipc = _import_pyarrow("pyarrow.ipc")
     with path.open("rb") as file:
         has_footer = file.read(6) == b"ARROW1"
-    source = _pyarrow("pyarrow").memory_map(str(path))
+    source = _import_pyarrow("pyarrow").memory_map(str(path))
     table = (ipc.open_file if has_footer else ipc.open_stream)(source).read_all()
-    table.validate(full=True)  # a damaged offset would end the process; this reads offsets and texts, but no image
-    return Shard(path, table.schema.names, _images(table.schema), table.num_rows, Mapped(table))
+    table.validate(full=True)  # a damaged offset would crash the process; this reads offsets and texts, but no image
+    return Shard(path, table.schema.names, _find_image_columns(table.schema), table.num_rows, MappedArrowTable(table))
 
 
-def _parquet(path: Path, kept: RowGroups) -> Shard:
-    with _pyarrow("pyarrow.parquet").ParquetFile(path) as file:
-        about, schema = file.metadata, file.schema_arrow
-        starts = [0, *accumulate(about.row_group(n).num_rows for n in range(about.num_row_groups))]
-    return Shard(path, schema.names, _images(schema), starts[-1], Grouped(path, starts, kept))
+def _open_parquet(path: Path, cache: RowGroupCache) -> Shard:
+    with _import_pyarrow("pyarrow.parquet").ParquetFile(path) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+        starts = [0, *accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
+    return Shard(path, schema.names, _find_image_columns(schema), starts[-1], ParquetStore(path, starts, cache))
 
 
-def _images(schema: Any) -> dict[str, bool]:
-    """The columns that can hold images, and whether each has the names of the files beside the bytes."""
-    types = _pyarrow("pyarrow").types
-    found = {}
+def _find_image_columns(schema: Any) -> dict[str, bool]:
+    """Return the columns that can hold images, and whether each stores file names with the bytes."""
+    types = _import_pyarrow("pyarrow").types
+    image_columns = {}
     for name, kind in zip(schema.names, schema.types, strict=True):
         inside = [kind.field(n).name for n in range(kind.num_fields)] if types.is_struct(kind) else []
         if "bytes" in inside or types.is_binary(kind) or types.is_large_binary(kind):
-            found[name] = "path" in inside
-    return found
+            image_columns[name] = "path" in inside
+    return image_columns
 
 
-def _checked(path: Path, act: Callable[[], T]) -> T:
+def _explain_errors(path: Path, read: Callable[[], T]) -> T:
     try:
-        return act()
+        return read()
     except CrossmatchError:
         raise
-    except Exception as error:  # a damaged file can fail anywhere inside of pyarrow
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CrossmatchError(f"{path} cannot be read ({said:.120}). Fetch or save it again.") from None
+    except Exception as error:  # a damaged file can fail anywhere in pyarrow
+        message = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CrossmatchError(f"{path} cannot be read ({message:.120}). Download or save it again.") from None
 
 
-def _pyarrow(module: str) -> Any:
+def _import_pyarrow(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise MissingDependency("pyarrow", "hf") from None
+        raise MissingDependencyError("pyarrow", "hf") from None

@@ -1,173 +1,169 @@
-"""Files of captions by image, as captioning tools write them: candidates (one for each image) and references (one or more)."""
+"""Reads caption files as captioning tools write them: candidates (one per image), references, and ratings."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crossmatch.benchmarks.formats.coco import as_id
-from crossmatch.benchmarks.formats.gathered import Pictures, Span, decoded
-from crossmatch.benchmarks.formats.images import ImageFolder
-from crossmatch.benchmarks.formats.table import DELIMITERS, read_table, text_of
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.benchmarks.formats.coco_json import parse_id, parse_json
+from crossmatch.benchmarks.formats.csv_tables import DELIMITERS, decode_text, read_table
+from crossmatch.benchmarks.formats.image_caption_records import FileSlice, ImageOpener
+from crossmatch.benchmarks.formats.image_decoding import decode_image
+from crossmatch.benchmarks.formats.image_folder import ImageFolder
+from crossmatch.data.errors import CrossmatchError, UsageError
 
-KEYS = ("image_id", "id", "image")  # columns, or keys of a record, that may hold the image's id; the first that is there does
-CANDIDATE, REFERENCE = ("caption", "candidate", "text"), ("caption", "reference", "text")  # and its text, by its role
-RATING = ("rating", "score")
-LARGEST = 1e9  # of ratings: beyond it, sums of squares lose what tells them apart
-LAYOUTS = (
+# Columns of a table, or keys of a record; the first one that exists is used.
+IMAGE_ID_COLUMNS = ("image_id", "id", "image")
+CANDIDATE_COLUMNS = ("caption", "candidate", "text")
+REFERENCE_COLUMNS = ("caption", "reference", "text")
+RATING_COLUMNS = ("rating", "score")
+MAX_RATING = 1e9  # beyond this, sums of squares lose precision
+ACCEPTED_LAYOUTS = (
     'COCO annotations {"annotations": […]}, COCO results [{"image_id": …, "caption": …}], {id: text}, {id: [texts]}, '
     "jsonl records, or a csv or tsv with the columns image_id and caption"
 )
 
 
-def read_references(path: Path, texts: Sequence[str] = REFERENCE) -> dict[str, list[str]]:
-    """The captions of each image, in the order of the file.
+def read_references(path: Path, text_columns: Sequence[str] = REFERENCE_COLUMNS) -> dict[str, list[str]]:
+    """Read the captions of each image, in file order.
 
-    A json may hold COCO's annotations, COCO's results, `{id: text}` or `{id: [texts]}`; a jsonl one record a line; a csv or tsv one
-    row for each caption. Ids are texts: 7 and "7" are one image.
+    A json holds COCO annotations, COCO results, `{id: text}` or `{id: [texts]}`; a jsonl holds one record per line; a csv or tsv
+    one row per caption. Ids are texts: 7 and "7" are one image.
     """
-    found: dict[str, list[str]] = {}
-    for image, text, where in _captions(path, texts):
+    captions: dict[str, list[str]] = {}
+    for image, text, where in _read_captions(path, text_columns):
         if not isinstance(text, str):
-            raise CrossmatchError(f"{where}: the caption of image {image!r} is {text!r:.40}; a text was expected. Mend it.")
-        found.setdefault(image, []).append(text)
-    if not found:
-        raise CrossmatchError(f"{path} holds no captions; it may be one of: {LAYOUTS}.")
-    return found
+            raise CrossmatchError(f"{where}: the caption of image {image!r} must be text (got {text!r:.40}). Correct it.")
+        captions.setdefault(image, []).append(text)
+    if not captions:
+        raise CrossmatchError(f"{path} holds no captions. Accepted are: {ACCEPTED_LAYOUTS}.")
+    return captions
 
 
 def read_candidates(path: Path) -> dict[str, str]:
-    """The one caption of each image; a second one is an error that names the image."""
-    found = read_references(path, CANDIDATE)
-    many = next((image for image, texts in found.items() if len(texts) > 1), None)
-    if many is not None:
-        first, second, *_ = found[many]
+    """Read the candidate caption of each image. A second caption of an image is an error."""
+    captions = read_references(path, CANDIDATE_COLUMNS)
+    repeated = next((image for image, texts in captions.items() if len(texts) > 1), None)
+    if repeated is not None:
+        first, second, *_ = captions[repeated]
         raise CrossmatchError(
-            f"{path} has {len(found[many])} candidates of image {many!r} ({first!r:.40}, {second!r:.40}, …); one was expected. "
-            "Keep one, or give each candidate an id of its own."
+            f"{path} must have one candidate per image; image {repeated!r} has {len(captions[repeated])} ({first!r:.40}, "
+            f"{second!r:.40}, …). Keep one, or give each candidate its own id."
         )
-    return {image: texts[0] for image, texts in found.items()}
+    return {image: texts[0] for image, texts in captions.items()}
 
 
 def read_ratings(path: Path) -> list[tuple[str, str, list[float]]]:
-    """Image, caption and ratings of each candidate, from a csv or tsv with one row for each rating.
+    """Read image, caption and ratings of each candidate from a csv or tsv with one row per rating.
 
-    Several rows with the same image and caption are several people's ratings of one candidate.
+    Rows with equal image and caption are ratings of one candidate by several people.
     """
     if path.suffix.lower() not in DELIMITERS:
-        raise WrongWords(f"{path} should be a csv or a tsv with the columns image_id, caption and rating.")
-    said: dict[tuple[str, str], list[float]] = {}
-    for row in read_table(path, (KEYS, CANDIDATE, RATING), each="rating"):
-        key, text, number = (next(name for name in names if name in row.cells) for names in (KEYS, CANDIDATE, RATING))
-        image = as_id(row.cells[key], row.where, key)
-        said.setdefault((image, row.cells[text]), []).append(_number(row.cells[number], f"{row.where}, image {image!r}"))
-    return [(image, caption, values) for (image, caption), values in said.items()]
+        raise UsageError(f"{path} must be a .csv or .tsv with the columns image_id, caption and rating.")
+    ratings: dict[tuple[str, str], list[float]] = {}
+    for row in read_table(path, (IMAGE_ID_COLUMNS, CANDIDATE_COLUMNS, RATING_COLUMNS), row_noun="rating"):
+        key, text, number = (
+            next(name for name in names if name in row.cells) for names in (IMAGE_ID_COLUMNS, CANDIDATE_COLUMNS, RATING_COLUMNS)
+        )
+        image = parse_id(row.cells[key], row.where, key)
+        ratings.setdefault((image, row.cells[text]), []).append(_parse_rating(row.cells[number], f"{row.where}, image {image!r}"))
+    return [(image, caption, values) for (image, caption), values in ratings.items()]
 
 
-def _number(text: str, where: str) -> float:
+def _parse_rating(text: str, where: str) -> float:
     try:
         value = float(text.replace("_", "?"))  # Python would read 1_0 as ten
     except ValueError:
         value = math.nan
-    if not abs(value) <= LARGEST:
-        raise CrossmatchError(f"{where}: the rating is {text!r:.40}; a number was expected. Mend it, or remove the row.")
+    if not abs(value) <= MAX_RATING:
+        raise CrossmatchError(f"{where}: the rating must be a number (got {text!r:.40}). Correct it, or remove the row.")
     return value
 
 
-def _captions(path: Path, texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
-    """Image, caption and place of each."""
+def _read_captions(path: Path, texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+    """Yield image, caption and place of each caption."""
     kind = path.suffix.lower()
     if kind in DELIMITERS:
-        for row in read_table(path, (KEYS, texts), each="caption"):
-            key, text = (next(name for name in names if name in row.cells) for names in (KEYS, texts))
-            yield as_id(row.cells[key], row.where, key), row.cells[text], row.where
+        for row in read_table(path, (IMAGE_ID_COLUMNS, texts), row_noun="caption"):
+            key, text = (next(name for name in names if name in row.cells) for names in (IMAGE_ID_COLUMNS, texts))
+            yield parse_id(row.cells[key], row.where, key), row.cells[text], row.where
         return
     if kind not in (".json", ".jsonl", ".ndjson"):
-        raise WrongWords(f"{path} ends in {kind or 'nothing'!r}; .json, .jsonl, .csv or .tsv was expected: {LAYOUTS}.")
-    text = text_of(path.read_bytes(), str(path))
+        raise UsageError(f"{path} must be a .json, .jsonl, .csv or .tsv file (got {kind!r}): {ACCEPTED_LAYOUTS}.")
+    text = decode_text(path.read_bytes(), str(path))
     if kind == ".json":
-        yield from _in_json(_json(text, str(path)), str(path), texts)
+        yield from _parse_json_captions(_parse_json(text, str(path)), str(path), texts)
         return
     lines = ((f"{path} line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip())
-    yield from _records(((where, _json(line, where)) for where, line in lines), texts)
+    yield from _parse_records(((where, _parse_json(line, where)) for where, line in lines), texts)
 
 
-def _in_json(held: Any, where: str, texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
-    if isinstance(held, dict) and isinstance(held.get("annotations"), list):
-        held, where = held["annotations"], f"{where} annotations"
-        numbers = Counter(str(one["id"]) for one in held if isinstance(one, dict) and "id" in one)
-        twice = next((number for number, n in numbers.items() if n > 1), None)
-        if twice is not None:
-            raise CrossmatchError(f"{where}: annotation id {twice} stands there {numbers[twice]} times. Remove the repeats.")
-    if isinstance(held, list):
-        yield from _records(((f"{where}[{n}]", one) for n, one in enumerate(held)), texts)
-    elif isinstance(held, dict):
-        for image, value in held.items():
+def _parse_json_captions(content: Any, where: str, texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+    if isinstance(content, dict) and isinstance(content.get("annotations"), list):
+        content, where = content["annotations"], f"{where} annotations"
+        numbers = Counter(str(entry["id"]) for entry in content if isinstance(entry, dict) and "id" in entry)
+        duplicate = next((number for number, n in numbers.items() if n > 1), None)
+        if duplicate is not None:
+            raise CrossmatchError(f"{where}: annotation id {duplicate} occurs {numbers[duplicate]} times. Remove the duplicates.")
+    if isinstance(content, list):
+        yield from _parse_records(((f"{where}[{n}]", entry) for n, entry in enumerate(content)), texts)
+    elif isinstance(content, dict):
+        for image, value in content.items():
             for text in value if isinstance(value, list) else [value]:
-                yield as_id(image, where), text["caption"] if _is_record(text) else text, where
+                yield parse_id(image, where), text["caption"] if _is_record(text) else text, where
             if value == []:
                 raise CrossmatchError(f"{where}: image {image!r} has no captions. Add one, or remove it.")
     else:
-        raise CrossmatchError(f"{where} holds {held!r:.40}; it may be one of: {LAYOUTS}.")
+        raise CrossmatchError(f"{where} holds {content!r:.40}; accepted are: {ACCEPTED_LAYOUTS}.")
 
 
 def _is_record(value: object) -> bool:
-    """pycocoevalcap's way to hold a caption."""
+    """Check for a caption record as in pycocoevalcap."""
     return isinstance(value, dict) and "caption" in value
 
 
-def _records(records: Iterable[tuple[str, Any]], texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+def _parse_records(records: Iterable[tuple[str, Any]], texts: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
     for where, record in records:
         if not isinstance(record, dict):
-            raise CrossmatchError(f'{where} is {record!r:.40}; a record {{"image_id": …, "caption": …}} was expected. Mend it.')
-        key, text = (next((name for name in names if name in record), names[0]) for names in (KEYS, texts))
-        image = as_id(record.get(key), where, key)
+            raise CrossmatchError(f'{where} must be a record {{"image_id": …, "caption": …}} (got {record!r:.40}).')
+        key, text = (next((name for name in names if name in record), names[0]) for names in (IMAGE_ID_COLUMNS, texts))
+        image = parse_id(record.get(key), where, key)
         if text not in record:
             raise CrossmatchError(f"{where}: image {image!r} has no 'caption', only {', '.join(map(repr, record))}. Add it.")
         yield image, record[text], where
 
 
-def _json(text: str, where: str) -> Any:
-    """What a json text holds. A key that stands twice in one object, which most readers overlook, is an error."""
+def _parse_json(text: str, where: str) -> Any:
+    """Parse json text. A duplicate key in an object is an error; most parsers ignore it."""
 
-    def once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-        held = dict(pairs)
-        if len(held) < len(pairs):
-            twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-            raise CrossmatchError(f"{where}: the id {twice!r} stands there twice. Keep one, or put its captions into one list.")
-        return held
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            duplicate = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+            raise CrossmatchError(f"{where}: the id {duplicate!r} occurs twice. Keep one, or put its captions into one list.")
+        return content
 
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        at = f"line {error.lineno}, column {error.colno}"
-        raise CrossmatchError(f"{where} is not json ({error.msg} in {at}). Write it again.") from None
-    except CrossmatchError:
-        raise
-    except ValueError as error:  # a number of thousands of digits
-        raise CrossmatchError(f"{where} cannot be read ({str(error).partition(';')[0]}). Mend it.") from None
-    except RecursionError:
-        raise CrossmatchError(f"{where} is nested too deeply. Write it again.") from None
+    return parse_json(text, where, reject_duplicates)
 
 
-def pictures_in(folder: Path, ids: Iterable[str]) -> Pictures:
-    """An opener of the picture of each id: a file of this name, with or without its ending; COCO's numbers also as `000000000139`
-    and `COCO_val2014_000000000139`."""
-    files = ImageFolder.at(folder)
-    found: dict[str, Span] = {}
-    absent: list[str] = []
+def find_images(folder: Path, ids: Iterable[str]) -> ImageOpener:
+    """Return an opener for images by id. The id is a file name, with or without suffix.
+
+    A COCO number also matches `000000000139` and `COCO_val2014_000000000139`.
+    """
+    folder_files = ImageFolder.scan(folder)
+    images: dict[str, FileSlice] = {}
+    missing: list[str] = []
     for image in ids:
         spellings = (image, f"{image:0>12}", f"COCO_val2014_{image:0>12}") if image.isdecimal() else (image,)
-        name = next((name for spelling in spellings if (name := files.find(spelling, f"image {image!r}"))), None)
+        name = next((name for spelling in spellings if (name := folder_files.find(spelling, f"image {image!r}"))), None)
         if name is None:
-            absent.append(image)
+            missing.append(image)
         else:
-            found[image] = Span(files.files[name])
-    if absent:
-        raise files.absent(absent[0], "the candidates", len(absent))
-    return Pictures(found, decoded)
+            images[image] = FileSlice(folder_files.files[name])
+    if missing:
+        raise folder_files.missing_image_error(missing[0], "the candidates", len(missing))
+    return ImageOpener(images, decode_image)

@@ -1,4 +1,4 @@
-"""What the steps of `crossmatch build` share: where data come from, how a step ends, and options of several of them."""
+"""Shared parts of the `crossmatch build` commands: common options, loading of data, and the summary line."""
 
 from __future__ import annotations
 
@@ -11,103 +11,116 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crossmatch.cli.folders import FOLDER
-from crossmatch.core.errors import CrossmatchError, WrongWords
+from crossmatch.cli.base import FOLDER
+from crossmatch.cli.base import split_names as split_comma_names
+from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.core.benchmark import Retrieval
-    from crossmatch.core.collection import Collection
-    from crossmatch.core.skipped import Skipped
+    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.data.collection import Collection
+    from crossmatch.data.skipped_items import SkippedItem
 
 DATA = click.option("--data", required=True, help="Images and captions: collection:FOLDER, diorama, diorama:tiny/train, coco-5k, …")
 OUTPUT = click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the step: rows.jsonl and manifest.json.")
-SEED = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of what is drawn by lot.")
+SEED = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of random choices.")
 SKIP_BAD = click.option(
-    "--skip-bad", is_flag=True, help="Leave out pictures that do not open and empty captions; skipped.jsonl lists them."
+    "--skip-bad", is_flag=True, help="Skip pictures that do not open and empty captions; skipped.jsonl lists them."
 )
 SOURCE = click.argument("source", type=click.Path(path_type=Path, file_okay=False))
 
 
-def collection(words: str) -> Collection:
-    """What `--data` names, for a command that can leave nothing out."""
-    from crossmatch.core.skipped import Unusable
+def load_collection(data: str) -> Collection:
+    """Load the collection of `--data`, for a command that cannot skip items."""
+    from crossmatch.data.skipped_items import UnusableItemError
 
     try:
-        return _retrieval(words).collection
-    except Unusable as error:
-        raise CrossmatchError(error.why) from None
+        return _load_retrieval(data).collection
+    except UnusableItemError as error:
+        raise CrossmatchError(error.reason) from None
 
 
-def _retrieval(words: str, skip_bad: bool = False) -> Retrieval:
-    """In the words of `crossmatch study new` a folder or the embedded world, or the collection of a task."""
-    from crossmatch.benchmarks import benchmarks, load_data
-    from crossmatch.core.benchmark import Retrieval
-    from crossmatch.study.sources import retrieval_of
+def _load_retrieval(data: str, skip_bad: bool = False) -> Retrieval:
+    """Load a folder or the embedded world, as `crossmatch study new` names them, or the collection of a task."""
+    from crossmatch.benchmarks import list_benchmarks, load_benchmark_data
+    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.study.design.data_source import retrieval_of
 
-    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # of Pillow; such pictures are refused in our words
-    found = load_data(words, skip_bad=skip_bad) if words.partition("+")[0] in benchmarks() else None
-    return found if isinstance(found, Retrieval) else retrieval_of(words, skip_bad)
+    warnings.filterwarnings(
+        "ignore", message="Image size .* exceeds limit"
+    )  # Pillow's warning; such pictures are rejected with our own message
+    loaded = load_benchmark_data(data, skip_bad=skip_bad) if data.partition("+")[0] in list_benchmarks() else None
+    return loaded if isinstance(loaded, Retrieval) else retrieval_of(data, skip_bad)
 
 
-def usable(words: str, skip_bad: bool) -> tuple[Collection, tuple[Skipped, ...]]:
-    """What `--data` names, without empty captions and pictures that do not open if that is asked for, and those."""
-    from crossmatch.core.benchmark import Retrieval
-    from crossmatch.inputs import without_bad
+def load_usable(data: str, skip_bad: bool) -> tuple[Collection, tuple[SkippedItem, ...]]:
+    """Load the collection of `--data`; with `skip_bad`, without unusable items, which are returned too."""
+    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.evaluation.input_checks import drop_unreadable_images
 
-    found = _retrieval(words, skip_bad)
+    loaded = _load_retrieval(data, skip_bad)
     if not skip_bad:
-        return found.collection, ()
-    ((kept, left, _),) = without_bad([found])
-    assert isinstance(kept, Retrieval)
-    return kept.collection, left
+        return loaded.collection, ()
+    ((usable, skipped, _),) = drop_unreadable_images([loaded])
+    assert isinstance(usable, Retrieval)
+    return usable.collection, skipped
 
 
-def tell_skipped(folder: Path, left: tuple[Skipped, ...]) -> str:
-    """List what was left out beside the rows, and say how many these are."""
-    from crossmatch.build.mine import SKIPPED
-    from crossmatch.core.whole import whole_file
+def write_skipped(folder: Path, skipped: tuple[SkippedItem, ...]) -> str:
+    """List skipped items in a file beside the rows; return a note for the summary."""
+    from crossmatch.build.lookalikes import SKIPPED_FILE
+    from crossmatch.data.io.atomic_write import atomic_write
 
-    if not left:
+    if not skipped:
         return ""
-    with whole_file(folder / SKIPPED) as file:
-        for one in left:
-            file.write((json.dumps({one.kind: one.id, "why": one.why}, ensure_ascii=False) + "\n").encode())
-    kinds = [
-        (n, what) for what, kind in (("pictures", "image"), ("captions", "caption")) if (n := sum(one.kind == kind for one in left))
-    ]
-    return f"{', '.join(f'{n:,} {what}' for n, what in kinds)} left out ({folder / SKIPPED})"
+    with atomic_write(folder / SKIPPED_FILE) as file:
+        for item in skipped:
+            file.write((json.dumps({item.kind: item.id, "why": item.reason}, ensure_ascii=False) + "\n").encode())
+    numbers = {
+        "pictures": sum(item.kind == "image" for item in skipped),
+        "captions": sum(item.kind == "caption" for item in skipped),
+    }
+    return f"{', '.join(f'{n:,} {kind}' for kind, n in numbers.items() if n)} left out ({folder / SKIPPED_FILE})"
 
 
-def ended(folder: Path, told: Mapping[str, Any], *then: str) -> None:
-    """The last line: how many rows, what the manifest counts, and what may come next."""
-    counts = ", ".join(f"{name} {number:,}" for name, number in told["counts"].items())
-    click.echo(" · ".join(part for part in (f"{folder}: {told['rows']:,} rows", counts, *then) if part))
+def print_summary(folder: Path, manifest: Mapping[str, Any], *notes: str) -> None:
+    """Print one line: number of rows, counts of the manifest, notes, and the next command."""
+    counts = ", ".join(f"{name} {number:,}" for name, number in manifest["counts"].items())
+    click.echo(" · ".join(part for part in (f"{folder}: {manifest['rows']:,} rows", counts, *notes) if part))
 
 
-def study(preset: str, option: str, file: Path, data: str) -> str:
-    """The words of the study that may follow."""
+def study_command(preset: str, option: str, file: Path, data: str) -> str:
+    """The command that opens a study on the rows of a step."""
     return f"crossmatch study new {preset} {option} {quote(str(file))} --data {quote(data)} -o CAMPAIGN"
 
 
-def listed(words: str, what: str) -> list[str]:
-    """Names that are separated by commas."""
-    names = [name.strip() for name in words.split(",") if name.strip()]
+def split_names(text: str, noun: str) -> list[str]:
+    """Names separated by commas; at least one."""
+    names = split_comma_names(text)
     if not names:
-        raise WrongWords(f"no {what} was named. Name one, or several with commas between them.")
+        raise UsageError(f"No {noun} is named. Name one, or several separated by commas.")
     return names
 
 
-def named_models(words: Iterable[str]) -> list[str]:
-    """Models, each named alone or several with commas between them; the comma in a name of open_clip is part of it.
+def split_model_names(values: Iterable[str]) -> list[str]:
+    """Model names, separated by commas or given by repeated options; the comma in an open_clip name is part of it.
 
-    >>> named_models(["random,conse", "open_clip:ViT-B-32,openai"])
+    >>> split_model_names(["random,conse", "open_clip:ViT-B-32,openai"])
     ['random', 'conse', 'open_clip:ViT-B-32,openai']
     """
-    return [name for some in words for name in ([some] if some.startswith("open_clip:") else listed(some, "model"))]
+    return [name for value in values for name in ([value] if value.startswith("open_clip:") else split_names(value, "model"))]
 
 
-def lines_of(path: Path | None) -> list[str] | None:
-    """The lines of a file of ids; nothing where none was named."""
-    from crossmatch.core.lines import read_lines
+def read_ids_file(path: Path | None) -> list[str] | None:
+    """The ids of a file, one per line; None without a file."""
+    from crossmatch.data.io.file_contents import read_lines
 
     return None if path is None else [line.strip() for line in read_lines(path) if line.strip()]
+
+
+def refuse_options(names: Iterable[str], situation: str) -> None:
+    """Raise an error if one of these options was given on the command line, because it has no effect in this situation."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in names and source is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"{max(option.opts, key=len)} has no effect {situation}. Remove it.")

@@ -1,4 +1,4 @@
-"""`crossmatch build recipe`: the whole construction of a paper, up to where people must answer, and on from their answers."""
+"""`crossmatch build recipe`: build the benchmark of a paper, up to where people must answer, and on from their answers."""
 
 from __future__ import annotations
 
@@ -7,52 +7,56 @@ from typing import Any
 
 import click
 
-from crossmatch.cli.build.common import named_models
-from crossmatch.cli.folders import FOLDER
-from crossmatch.core.errors import MissingDependency, WrongWords
+from crossmatch.cli.base import FOLDER, Command
+from crossmatch.cli.build.common import SKIP_BAD, split_model_names
+from crossmatch.data.errors import MissingDependencyError, UsageError
 
 
-@click.command("recipe")
+@click.command("recipe", cls=Command)
 @click.argument("name", required=False, default="")
-@click.option("--data", default="", help="What it is made of: collection:FOLDER, diorama, diorama:tiny.")
-@click.option("-o", "--output", type=FOLDER, help="Folder for everything; the same folder again goes on.")
-@click.option("-m", "--model", "models", multiple=True, help="Models that the recipe asks: several for eccv, one for cxc.")
+@click.option("--data", default="", help="Images and captions: collection:FOLDER, diorama, diorama:tiny.")
+@click.option("-o", "--output", type=FOLDER, help="Folder for all stages; the same folder continues the recipe.")
+@click.option("-m", "--model", "models", multiple=True, help="Models of the recipe: several for eccv, one for cxc. Repeatable.")
 @click.option("--by", help="How negatives are written: rules, diorama, or llm.  [default: rules; diorama on diorama]")
-@click.option("--llm", help="The model of --by llm: a folder or .gguf file, or with --endpoint its name there.")
-@click.option("--endpoint", help="Address that speaks OpenAI's protocol, for --by llm.")
-@click.option("--generator", help="What draws images: diorama, or diffusers:FOLDER.")
-@click.option("--captions", type=click.IntRange(1), help="Make negatives of so many captions, drawn by the seed.  [default: all]")
-@click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Of negatives that refinement begins with.")
-@click.option("--people", type=click.IntRange(1), help="Answers to each item.  [default: as in the paper]")
-@click.option("--skip-bad", is_flag=True, help="Leave out pictures that do not open and empty captions; skipped.jsonl lists them.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--list", "listed", is_flag=True, help="List the recipes and their stages.")
-def recipe_command(name: str, data: str, output: Path | None, listed: bool, seed: int, **options: Any) -> None:
-    """Run the construction of a paper: bison, cxc, bivlc, eccv, trohn-text, trohn-img. Call it again once people have answered."""
-    try:
-        from crossmatch.build.recipe_table import RECIPES, recipe
-        from crossmatch.build.recipes import Work, carry_on, next_words
-    except ImportError as error:
-        raise MissingDependency(error.name or "SQLAlchemy", "study") from None
-    from crossmatch.report.tables import Table, as_text
+@click.option("--llm", help="Model of --by llm: a folder or .gguf file, or with --endpoint its name there.")
+@click.option("--endpoint", help="Address of an OpenAI-compatible server, for --by llm.")
+@click.option("--generator", help="Image generator: diorama, or diffusers:FOLDER.")
+@click.option("--captions", type=click.IntRange(1), help="Number of random captions to negate.  [default: all]")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of negatives to keep on the grid, before invalid ones are dropped.",
+)
+@click.option("--people", type=click.IntRange(1), help="Answers per item.  [default: as in the paper]")
+@SKIP_BAD
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random choices.")
+@click.option("--list", "list_recipes", is_flag=True, help="List the recipes and their stages.")
+def recipe_command(name: str, data: str, output: Path | None, list_recipes: bool, seed: int, **options: Any) -> None:
+    """Build the benchmark of a paper, stage by stage.
 
-    if listed or not name:
+    Recipes: bison, cxc, bivlc, eccv, trohn-text, trohn-img. Run the same command again after people have answered.
+    """
+    try:
+        from crossmatch.build.recipes.engine import RecipeRun, next_commands, run_stages
+        from crossmatch.build.recipes.papers import RECIPES, find_recipe
+    except ImportError as error:
+        raise MissingDependencyError(error.name or "SQLAlchemy", "study") from None
+    from crossmatch.report.tables import Table, format_table
+
+    if list_recipes or not name:
         rows = tuple(
-            (one.name if n == 0 else "", stage.name, "people" if stage.items else "", stage.about)
-            for one in RECIPES.values()
-            for n, stage in enumerate(one.stages)
+            (recipe.name if n == 0 else "", stage.name, "people" if stage.study_items else "", stage.about)
+            for recipe in RECIPES.values()
+            for n, stage in enumerate(recipe.stages)
         )
-        click.echo(as_text(Table("recipes", (("recipe", "stage", "", ""),), rows, 4)))
+        click.echo(format_table(Table("recipes", (("recipe", "stage", "", ""),), rows, 4)))
         return
     if not data or output is None:
-        raise WrongWords(f"say what {name} is to be made of and where: --data collection:FOLDER -o FOLDER")
-    chosen = recipe(name)
-    options["models"] = tuple(named_models(options["models"]))
-    given = {
-        key: list(value) if isinstance(value, tuple) else value for key, value in options.items() if value not in (None, (), False)
-    }
-    work = Work(output, data, given, seed)
-    found = carry_on(chosen, work)
-    far = tuple((one.stage, one.state, one.said or one.about) for one in found)
-    click.echo(as_text(Table(f"{name} · {output}", (("stage", "", ""),), far, 3)))
-    click.echo("next: " + " · ".join(next_words(chosen, work, found)), err=True)
+        raise UsageError(f"Recipe {name} needs data and a folder: --data collection:FOLDER -o FOLDER")
+    recipe = find_recipe(name)
+    options["models"] = split_model_names(options["models"])
+    run = RecipeRun(output, data, {key: value for key, value in options.items() if value not in (None, [], False)}, seed)
+    statuses = run_stages(recipe, run)
+    progress = tuple((status.stage, status.state, status.message or status.about) for status in statuses)
+    click.echo(format_table(Table(f"{name} · {output}", (("stage", "", ""),), progress, 3)))
+    click.echo("next: " + " · ".join(next_commands(recipe, run, statuses)), err=True)

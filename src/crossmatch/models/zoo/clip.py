@@ -1,7 +1,7 @@
-"""CLIP: a transformer over an image's regions, another over a text's words, and a temperature that is learned (radford2021clip).
+"""CLIP: a transformer over regions, a transformer over words, and a learned temperature (radford2021clip).
 
-Both give one unit vector; images and texts are compared by their cosine. The temperature matters to the loss alone
-(`crossmatch.train.objectives.info_nce`), since it changes no order.
+Both give one unit vector; images and texts are compared by the cosine. Only the loss uses the temperature
+(`crossmatch.train.objectives.info_nce`), because it does not change the ranking.
 """
 
 from __future__ import annotations
@@ -9,30 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from crossmatch.core.errors import MissingDependency, WrongWords
-from crossmatch.models.zoo.inputs import LONGEST, Regions, Words
-from crossmatch.models.zoo.parts import at_places, unit
-from crossmatch.models.zoo.sizes import FEW, LAYERS, WIDTH
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the usual name
 
-try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional as F  # noqa: N812 - the name everybody knows
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
+from crossmatch.models.zoo.inputs import MAX_WORDS, Regions, Words
+from crossmatch.models.zoo.layers import FEW, LAYERS, WIDTH, NetworkConfig, VectorNetwork, gather_positions, normalize
 
-TEMPERATURE = 0.07  # at first; radford2021clip, sec. 2.5
-LARGEST_SCALE = 100.0  # logits are never multiplied by more; ibid.
-BOX = 4  # numbers that say where a region is
+INITIAL_TEMPERATURE = 0.07  # radford2021clip, sec. 2.5
+MAX_SCALE = 100.0  # largest factor of the logits; ibid.
+BOX = 4  # coordinates of a box
 
 
 @dataclass(frozen=True)
-class CLIPConfig:
-    """The published sizes of ViT-B/32: twelve layers on both sides, 768 numbers for an image's token, 512 for a text's."""
+class CLIPConfig(NetworkConfig):
+    """The published sizes of ViT-B/32: twelve layers on both sides, 768 numbers for an image token, 512 for a text token."""
 
-    features: int  # numbers of a region
-    words: int  # how many words there are
-    dimensions: int = field(default=512, metadata=WIDTH)  # of the space in which images and texts are compared
+    dimensions: int = field(default=512, metadata=WIDTH)  # of the common space of images and texts
     image_width: int = field(default=768, metadata=WIDTH)
     image_layers: int = field(default=12, metadata={**LAYERS, "least": 1})
     image_heads: int = field(default=12, metadata=FEW)
@@ -41,11 +34,11 @@ class CLIPConfig:
     text_heads: int = field(default=8, metadata=FEW)
 
 
-class Block(nn.Module):
-    """A transformer layer with its layer norms first, as in CLIP: attention, then four times as many hidden numbers.
+class PreNormBlock(nn.Module):
+    """A transformer layer with layer norm before attention and MLP, as in CLIP. The MLP's hidden layer is four times as wide.
 
-    `asking` are the tokens that are wanted of it. Above the last layer only one is looked at, so only that one is computed.
-    Weights begin as published: normal, narrower the wider and the deeper the network is.
+    Only the outputs of the query tokens are computed, because the last layer needs a single one. Weights are initialised as
+    published: normal, with a smaller deviation in wider and deeper networks.
     """
 
     def __init__(self, width: int, heads: int, layers: int) -> None:
@@ -63,101 +56,91 @@ class Block(nn.Module):
             nn.init.normal_(linear.weight, std=(2 * layers * width) ** -0.5)
         nn.init.normal_(self.widen.weight, std=(2 * width) ** -0.5)
 
-    def forward(self, asking: Tensor, tokens: Tensor, real: Tensor | None) -> Tensor:
-        """From (N, A, D), which ask, and (N, L, D), of which (N, L) are real, to (N, A, D); without `real`, each asks those before.
+    def forward(self, queries: Tensor, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """From queries (N, A, D), tokens (N, L, D) and mask (N, L) to (N, A, D).
 
-        Each token that asks without `real` also asks itself, and is one of `tokens`, in their order.
+        Without a mask, attention is causal: the queries must be the tokens, and each attends to itself and those before it.
         """
-        given = self.norm_attention(tokens)
-        query = self._split(self.query(given if asking is tokens else self.norm_attention(asking)))
-        key, value = (self._split(each) for each in self.key_value(given).chunk(2, dim=2))
-        mask = None if real is None else real[:, None, None, :]
-        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=real is None)
-        asking = asking + self.out(seen.transpose(1, 2).flatten(2))
-        return asking + self.narrow(F.gelu(self.widen(self.norm_hidden(asking))))  # type: ignore[no-any-return]
+        normed = self.norm_attention(tokens)
+        query = self._split_heads(self.query(normed if queries is tokens else self.norm_attention(queries)))
+        key, value = (self._split_heads(vectors) for vectors in self.key_value(normed).chunk(2, dim=2))
+        attention_mask = None if mask is None else mask[:, None, None, :]
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, is_causal=mask is None)
+        queries = queries + self.out(attended.transpose(1, 2).flatten(2))
+        return queries + self.narrow(F.gelu(self.widen(self.norm_hidden(queries))))  # type: ignore[no-any-return]
 
-    def _split(self, vectors: Tensor) -> Tensor:
+    def _split_heads(self, vectors: Tensor) -> Tensor:
         """(N, L, D) to (N, heads, L, D / heads)."""
         return vectors.view(*vectors.shape[:2], self.heads, -1).transpose(1, 2)
 
 
-def blocks(width: int, heads: int, layers: int, side: str) -> nn.ModuleList:
-    """The layers of one side."""
-    if layers < 1 or heads < 1 or width % heads:
-        raise WrongWords(
-            f"the {side} side has {layers} layers, {width} numbers and {heads} heads; it takes one layer at least, and as many "
-            f"numbers for each head. Set {side}_width and {side}_heads in [model] of the recipe."
-        )
-    return nn.ModuleList(Block(width, heads, layers) for _ in range(layers))
+def make_blocks(width: int, heads: int, layers: int) -> nn.ModuleList:
+    return nn.ModuleList(PreNormBlock(width, heads, layers) for _ in range(layers))
 
 
-def scale_of(logit_scale: Tensor) -> Tensor:
-    """What cosines are multiplied by before they compete, 1/τ, from 1 to 100, by the parameter that is its logarithm.
+def clamped_scale(logit_scale: Tensor) -> Tensor:
+    """Factor 1/τ of the cosines, from 1 to 100, for a parameter that stores its logarithm.
 
-    The parameter itself is put back between log 1 and log 100 before it is used, as the released code does after each step: a
-    slope that leads back is still felt at the border.
+    The parameter itself is clamped to [log 1, log 100] in place, as the released code does after each step, so that at the border a
+    gradient that leads back still has an effect.
 
     >>> far = torch.tensor(9.0)
-    >>> round(float(scale_of(far)), 3), round(float(far), 3)
+    >>> round(float(clamped_scale(far)), 3), round(float(far), 3)
     (100.0, 4.605)
     """
     with torch.no_grad():
-        logit_scale.clamp_(0.0, math.log(LARGEST_SCALE))
+        logit_scale.clamp_(0.0, math.log(MAX_SCALE))
     return logit_scale.exp()
 
 
-class CLIP(nn.Module):
+class CLIP(VectorNetwork):
     """Images and texts as unit vectors.
 
-        image:  [CLS], W x_k + B b_k       a token for each region: what it looks like, and where its box is
-        text:   E y_t + P_t                a token for each word, which sees those before it alone; END is looked at
+        image:  [CLS], W x_k + B b_k       a token for each region: its features and its box
+        text:   E y_t + P_t                a token for each word, with a causal mask; the output at END is used
 
-    A vision transformer's patches are regions here, and its positions are boxes, so that nothing depends on the order of the
-    regions. Source: radford2021clip, sec. 2.4; the text side has a causal mask as published.
+    Regions take the place of a vision transformer's patches, and boxes that of positions, so that the order of the regions does not
+    matter. Source: radford2021clip, sec. 2.4.
     """
-
-    embeds = True
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__()
+        config.require_multiple("image_width", "image_heads")
+        config.require_multiple("text_width", "text_heads")
         self.config, wide, narrow = config, config.image_width, config.text_width
         self.look, self.place = nn.Linear(config.features, wide), nn.Linear(BOX, wide, bias=False)
         self.whole = nn.Parameter(wide**-0.5 * torch.randn(wide))  # the token [CLS]
         self.norm_regions, self.norm_image, self.norm_text = nn.LayerNorm(wide), nn.LayerNorm(wide), nn.LayerNorm(narrow)
-        self.image_blocks = blocks(wide, config.image_heads, config.image_layers, "image")
-        self.word_vectors, self.positions = nn.Embedding(config.words, narrow), nn.Embedding(LONGEST + 2, narrow)
+        self.image_blocks = make_blocks(wide, config.image_heads, config.image_layers)
+        self.word_vectors, self.positions = nn.Embedding(config.words, narrow), nn.Embedding(MAX_WORDS + 2, narrow)
         nn.init.normal_(self.word_vectors.weight, std=0.02)
         nn.init.normal_(self.positions.weight, std=0.01)
-        self.text_blocks = blocks(narrow, config.text_heads, config.text_layers, "text")
+        self.text_blocks = make_blocks(narrow, config.text_heads, config.text_layers)
         self.project_image, self.project_text = (nn.Linear(width, config.dimensions, bias=False) for width in (wide, narrow))
         nn.init.normal_(self.project_image.weight, std=wide**-0.5)
         nn.init.normal_(self.project_text.weight, std=narrow**-0.5)
-        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / TEMPERATURE)))
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / INITIAL_TEMPERATURE)))
 
     def images(self, regions: Regions) -> Tensor:
         """Unit vectors (N, D)."""
         count = len(regions)
-        seen = self.look(regions.features) + self.place(regions.boxes)
-        tokens = self.norm_regions(torch.cat([self.whole.expand(count, 1, -1), seen], dim=1))
-        real = torch.cat([regions.real.new_ones(count, 1), regions.real], dim=1)
+        region_tokens = self.look(regions.features) + self.place(regions.boxes)
+        tokens = self.norm_regions(torch.cat([self.whole.expand(count, 1, -1), region_tokens], dim=1))
+        mask = torch.cat([regions.mask.new_ones(count, 1), regions.mask], dim=1)
         for block in self.image_blocks[:-1]:
-            tokens = block(tokens, tokens, real)
-        first = self.image_blocks[-1](tokens[:, :1], tokens, real).squeeze(1)
-        return unit(self.project_image(self.norm_image(first)))
+            tokens = block(tokens, tokens, mask)
+        first = self.image_blocks[-1](tokens[:, :1], tokens, mask).squeeze(1)
+        return normalize(self.project_image(self.norm_image(first)))
 
     def texts(self, words: Words) -> Tensor:
         """Unit vectors (N, D)."""
         tokens = self.word_vectors(words.numbers) + self.positions.weight[: words.numbers.shape[1]]
         for block in self.text_blocks[:-1]:
-            tokens = block(tokens, tokens, None)  # what is no word comes after all words: none of them sees it
-        end = at_places(tokens, words.lengths.unsqueeze(1) - 1)
-        last = self.text_blocks[-1](end, tokens, words.real).squeeze(1)
-        return unit(self.project_text(self.norm_text(last)))
-
-    def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The cosine of each image with each text: (I, T)."""
-        return images @ texts.T
+            tokens = block(tokens, tokens, None)  # padding comes last, so the causal mask hides it from all words
+        end = gather_positions(tokens, words.lengths.unsqueeze(1) - 1)
+        last = self.text_blocks[-1](end, tokens, words.mask).squeeze(1)
+        return normalize(self.project_text(self.norm_text(last)))
 
     def scale(self) -> Tensor:
-        """What cosines are multiplied by before they compete, 1/τ."""
-        return scale_of(self.logit_scale)
+        """Factor of the cosines in the loss, 1/τ."""
+        return clamped_scale(self.logit_scale)

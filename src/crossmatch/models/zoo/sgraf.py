@@ -1,17 +1,17 @@
-"""SGR and SAF: how each word, and the text as a whole, fits an image as a vector, and one number from all of these vectors.
+"""SGR and SAF: similarity vectors of each word and of the whole text with an image, reduced to one score (diao2021sgraf).
 
     s(x, y; W) = W |x − y|² / ‖W |x − y|²‖                                                    diao2021sgraf, eq. 1
     s_j = s(a_j, w_j; W_l),   s_0 = s(v̄, w̄; W_g)
 
-for each word w_j and what it attends to in the image, a_j (as in SCAN's t2i, at length 1), and for image and text as a whole.
+for each word w_j and its attended vector a_j (as in SCAN's t2i, of length 1), and for image and text as a whole.
 
-SGR (similarity graph reasoning), three times, then the score of s_0:
+SGR (similarity graph reasoning), three steps, then the score of s_0:
     s_p ← ReLU(W_r Σ_q e_pq s_q),   e_p = softmax_q((W_in s_p) · (W_out s_q))
-SAF (similarity attention filtration), then the score of what is left, at length 1:
+SAF (similarity attention filtration), then the score of the normalised sum:
     s = Σ_p β_p s_p,   β_p = σ(BN(W_f s_p)) / Σ_q σ(BN(W_f s_q))
 The score is σ(w · s).
 
-The released code takes one caption after the other; here many captions, those of like length together, go with all images at once.
+The released code processes one caption at a time; here captions of similar length are processed together.
 """
 
 from __future__ import annotations
@@ -19,32 +19,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.cross_attention import attended, weights
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the usual name
+
+from crossmatch.models.zoo.cross_attention import attended_products, attention_weights
 from crossmatch.models.zoo.inputs import Regions, Words
-from crossmatch.models.zoo.pairwise import Pairwise, alike, trimmed
-from crossmatch.models.zoo.parts import BiGRU, WordVectors, mean_over, unit
-from crossmatch.models.zoo.sizes import FEW, SHARE, WIDTH
+from crossmatch.models.zoo.layers import FEW, SHARE, WIDTH, BiGRU, NetworkConfig, WordVectors, masked_mean, normalize
+from crossmatch.models.zoo.pairwise import PairwiseScores, group_by_length, trim_padding
 
-try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional as F  # noqa: N812 - the name everybody knows
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
-
-BLOCK = 32 << 20  # bytes of attended vectors at once
-COPIES = 4  # of the attended vectors that there are at once
-NEVER = -1e4  # the logit of what is not there
-MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm, as torch has them
+BLOCK = 32 << 20  # bytes of attended vectors in memory at once
+COPIES = 4  # of the attended vectors in memory at once
+MASKED_LOGIT = -1e4
+MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm, the defaults of torch
 
 
 @dataclass(frozen=True)
-class SGRAFConfig:
-    """The published sizes: 1024 dimensions, similarity vectors of 256, three steps of reasoning, λ = 9."""
+class SGRAFConfig(NetworkConfig):
+    """Published sizes: 1024 dimensions, similarity vectors of 256, three steps of reasoning, λ = 9."""
 
-    features: int  # numbers of a region
-    words: int  # how many words there are
     module: Literal["sgr", "saf"] = "sgr"
     dimensions: int = field(default=1024, metadata=WIDTH)
     word_dimensions: int = field(default=300, metadata=WIDTH)
@@ -53,24 +46,24 @@ class SGRAFConfig:
     temperature: float = field(default=9.0, metadata={"least": 0})
     leak: float = field(default=0.0, metadata=SHARE)  # 0: as in the paper; 0.1: as in the released code
     dropout: float = field(default=0.4, metadata=SHARE)
-    block: int = field(default=BLOCK, metadata={"least": 1})  # bytes of attended vectors at once
+    block: int = field(default=BLOCK, metadata={"least": 1})  # bytes of attended vectors in memory at once
 
 
-class Parts(NamedTuple):
-    """Images or texts: unit vectors (N, K, D) of their regions or words, which of them are there (N, K), and the whole (N, D)."""
+class PartsAndWhole(NamedTuple):
+    """Images or texts: unit vectors (N, K, D) of their regions or words, their mask (N, K), and the whole (N, D)."""
 
     vectors: Tensor
-    real: Tensor
+    mask: Tensor
     whole: Tensor
 
 
-class Whole(nn.Module):
-    """A set of vectors as one: their mean asks how much each of them counts. At length 1.
+class WholePooling(nn.Module):
+    """Pools a set of vectors into one unit vector by attention, with their mean as the query.
 
         v̄ = Σ_i α_i v_i,   α = softmax_i(w · (tanh(BN(W_1 v_i)) ∘ tanh(BN(W_2 Σ_k v_k / K))))
 
-    Texts have no batch norm (`norm`), as in the released code. Where that normalises each of the 36 places of a region in the list,
-    here it is each dimension, over all regions that are there: images with fewer regions are no matter. Source: diao2021sgraf, sec.
+    Texts have no batch norm (`norm`), as in the released code. The released code normalises each of the 36 positions in the list of
+    regions; here each dimension is normalised over all regions, so that images may have fewer regions. Source: diao2021sgraf, sec.
     "Generic Representation Extraction"; released code.
     """
 
@@ -80,41 +73,41 @@ class Whole(nn.Module):
         self.one_norm, self.all_norm = (nn.BatchNorm1d(dimensions) if norm else None for _ in range(2))
         self.weight, self.dropout = nn.Linear(dimensions, 1), nn.Dropout(dropout)
 
-    def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        mean = self._asked(self.all(mean_over(vectors, real)), self.all_norm)
-        each = torch.zeros_like(vectors)
-        each[real] = self._asked(self.one(vectors[real]), self.one_norm)
-        logits = self.weight(each * mean.unsqueeze(1)).squeeze(2).masked_fill(~real, NEVER)
-        return unit((logits.softmax(dim=1) * real).unsqueeze(1).matmul(vectors).squeeze(1))
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        query = self._activate(self.all(masked_mean(vectors, mask)), self.all_norm)
+        keys = torch.zeros_like(vectors)
+        keys[mask] = self._activate(self.one(vectors[mask]), self.one_norm)
+        logits = self.weight(keys * query.unsqueeze(1)).squeeze(2).masked_fill(~mask, MASKED_LOGIT)
+        return normalize((logits.softmax(dim=1) * mask).unsqueeze(1).matmul(vectors).squeeze(1))
 
-    def _asked(self, given: Tensor, norm: nn.BatchNorm1d | None) -> Tensor:
-        if norm is not None and (not norm.training or len(given) > 1):  # one alone has no variance
-            given = norm(given)
-        dropped: Tensor = self.dropout(given.tanh())
-        return dropped
+    def _activate(self, vectors: Tensor, norm: nn.BatchNorm1d | None) -> Tensor:
+        if norm is not None and (not norm.training or len(vectors) > 1):  # a single vector has no variance
+            vectors = norm(vectors)
+        activated: Tensor = self.dropout(vectors.tanh())
+        return activated
 
 
-class Reasoning(nn.Module):
-    """One step of SGR. A bias of W_out would cancel out in the softmax, and is left out."""
+class SimilarityReasoning(nn.Module):
+    """One step of SGR. W_out has no bias, because it would cancel out in the softmax."""
 
     def __init__(self, dimensions: int) -> None:
         super().__init__()
         self.into, self.out = nn.Linear(dimensions, dimensions), nn.Linear(dimensions, dimensions, bias=False)
         self.onward = nn.Linear(dimensions, dimensions)
 
-    def forward(self, nodes: Tensor, real: Tensor, to: int | None = None) -> Tensor:
-        """New similarity vectors (…, N, S) of the first `to` nodes, or of all; `real` (…, N) are the nodes that are there."""
-        asks = F.linear(nodes[..., :to, :], self.out.weight.T @ self.into.weight, self.out.weight.T @ self.into.bias)
-        edges = (asks @ nodes.mT).masked_fill(~real.unsqueeze(-2), NEVER).softmax(dim=-1)
+    def forward(self, nodes: Tensor, mask: Tensor, count: int | None = None) -> Tensor:
+        """New similarity vectors (…, N, S) of the first `count` nodes, or of all; `mask` is (…, N)."""
+        queries = F.linear(nodes[..., :count, :], self.out.weight.T @ self.into.weight, self.out.weight.T @ self.into.bias)
+        edges = (queries @ nodes.mT).masked_fill(~mask.unsqueeze(-2), MASKED_LOGIT).softmax(dim=-1)
         return F.relu(self.onward(edges @ nodes))
 
 
-class Filtration(nn.Module):
-    """SAF. Batch norm is over all images and words of one caption, as in the released code.
+class AttentionFiltration(nn.Module):
+    """SAF. Batch norm runs over all images and words of one caption, as in the released code.
 
-    Its statistics count as constants in the backward pass: so only the pairs that have a gradient need be looked at again. What
-    evaluation uses takes one step towards the mean of a batch's captions; in the released code it takes one for each caption, and
-    thus remembers little but the last batch. Variances are biased, there unbiased.
+    The batch statistics are constants in the backward pass, so that only pairs with a gradient are recomputed. The running
+    statistics for evaluation take one step per batch, towards the mean of its captions; in the released code they take one step
+    per caption and thus reflect little but the last batch. Variances are biased here, unbiased there.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -122,140 +115,143 @@ class Filtration(nn.Module):
         self.weight = nn.Linear(dimensions, 1)
         self.scale, self.shift = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
         self.moments: Tensor
-        self.register_buffer("moments", torch.tensor([0.0, 1.0]))  # mean and variance that evaluation uses
+        self.register_buffer("moments", torch.tensor([0.0, 1.0]))  # running mean and variance, for evaluation
 
-    def forward(self, nodes: Tensor, real: Tensor, moments: Tensor) -> Tensor:
-        """One vector (…, S) of the nodes (…, N, S) that are there (…, N); `moments` (…, 2) are mean and variance of each."""
+    def forward(self, nodes: Tensor, mask: Tensor, moments: Tensor) -> Tensor:
+        """One vector (…, S) of the nodes (…, N, S) with mask (…, N); `moments` (…, 2) are mean and variance."""
         mean, variance = moments.unsqueeze(-2).unbind(dim=-1)
-        said = (self.weight(nodes).squeeze(-1) - mean) * (variance + EPSILON).rsqrt() * self.scale + self.shift
-        kept = said.sigmoid() * real
-        return unit((kept.unsqueeze(-2) @ nodes).squeeze(-2))
+        logits = (self.weight(nodes).squeeze(-1) - mean) * (variance + EPSILON).rsqrt() * self.scale + self.shift
+        weights = logits.sigmoid() * mask
+        return normalize((weights.unsqueeze(-2) @ nodes).squeeze(-2))
 
-    def measured(self, nodes: Tensor, real: Tensor) -> Tensor:
-        """Mean and variance for each of the texts: (m, 2), from the nodes (n, m, N, S) of n images with them."""
-        said, number = self.weight(nodes).squeeze(-1), len(nodes) * real[0].sum(dim=-1)
-        mean = (said * real).sum(dim=(0, 2)) / number
-        return torch.stack([mean, ((said - mean[:, None]).square() * real).sum(dim=(0, 2)) / number], dim=1)
+    def measure(self, nodes: Tensor, mask: Tensor) -> Tensor:
+        """Mean and variance for each text: (m, 2), from its nodes (n, m, N, S) with n images."""
+        values, number = self.weight(nodes).squeeze(-1), len(nodes) * mask[0].sum(dim=-1)
+        mean = (values * mask).sum(dim=(0, 2)) / number
+        return torch.stack([mean, ((values - mean[:, None]).square() * mask).sum(dim=(0, 2)) / number], dim=1)
 
-    def remember(self, moments: Tensor) -> None:
-        """Let what evaluation uses drift towards these."""
+    def update_moments(self, moments: Tensor) -> None:
+        """Move the running statistics towards the mean of these moments."""
         self.moments.lerp_(moments.mean(dim=0), MOMENTUM)
 
 
-class Comparison(nn.Module):
-    """Similarity vectors of images with texts, and one score of each pair's vectors."""
+class SimilarityScorer(nn.Module):
+    """Computes the similarity vectors of images with texts, and one score from each pair's vectors."""
 
     def __init__(self, config: SGRAFConfig) -> None:
         super().__init__()
         self.temperature, self.leak = config.temperature, config.leak
         size, small = config.dimensions, config.similarity_dimensions
         self.local, self.whole, self.score = nn.Linear(size, small), nn.Linear(size, small), nn.Linear(small, 1)
-        self.reasoning = nn.ModuleList([Reasoning(small) for _ in range(config.steps)]) if config.module == "sgr" else None
-        self.filtration = Filtration(small) if config.module == "saf" else None
+        self.reasoning = (
+            nn.ModuleList([SimilarityReasoning(small) for _ in range(config.steps)]) if config.module == "sgr" else None
+        )
+        self.filtration = AttentionFiltration(small) if config.module == "saf" else None
 
     def alignments(
-        self, regions: Tensor, region_real: Tensor, image: Tensor, words: Tensor, word_real: Tensor, text: Tensor
+        self, regions: Tensor, region_mask: Tensor, image: Tensor, words: Tensor, word_mask: Tensor, text: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The similarity vectors of n images with m texts each, (n, m, 1 + L, S), the whole first; and which of them are there.
+        """Similarity vectors of n images with m texts each, (n, m, 1 + L, S), the whole first; and their mask.
 
         Images are (n, K, D), (n, K) and (n, D), texts (n or 1, m, L, D), (n or 1, m, L) and (n or 1, m, D).
         """
-        many = len(regions), *words.shape[1:3]
-        dots = (regions @ words.flatten(1, 2).mT).view(*regions.shape[:2], *many[1:])
-        weight = weights(dots, region_real, word_real, self.temperature, self.leak)
-        _, length = attended(dots, weight, regions @ regions.mT)
-        found = ((weight / length.unsqueeze(1)).flatten(2).mT @ regions).view(*many, regions.shape[2])
-        local, whole = self.local((found - words).square()), self.whole((image[:, None] - text).square())
-        return unit(torch.cat([whole.unsqueeze(2), local], dim=2)), F.pad(word_real, (1, 0), value=True)
+        shape = len(regions), *words.shape[1:3]
+        dots = (regions @ words.flatten(1, 2).mT).view(*regions.shape[:2], *shape[1:])
+        weight = attention_weights(dots, region_mask, word_mask, self.temperature, self.leak)
+        _, length = attended_products(dots, weight, regions @ regions.mT)
+        attended = ((weight / length.unsqueeze(1)).flatten(2).mT @ regions).view(*shape, regions.shape[2])
+        local, whole = self.local((attended - words).square()), self.whole((image[:, None] - text).square())
+        return normalize(torch.cat([whole.unsqueeze(2), local], dim=2)), F.pad(word_mask, (1, 0), value=True)
 
     def moments(self, texts: int) -> Tensor:
-        """What the filtration uses in evaluation, for each text: (texts, 2)."""
+        """Running mean and variance of the filtration, repeated for each text: (texts, 2)."""
         return torch.zeros(texts, 2) if self.filtration is None else self.filtration.moments.repeat(texts, 1)
 
-    def forward(self, nodes: Tensor, real: Tensor, moments: Tensor) -> Tensor:
-        """Scores (…) from similarity vectors (…, N, S), which of them are there (…, N), and the filtration's moments (…, 2)."""
+    def forward(self, nodes: Tensor, mask: Tensor, moments: Tensor) -> Tensor:
+        """Scores (…) from similarity vectors (…, N, S), their mask (…, N), and the filtration's moments (…, 2)."""
         if self.reasoning is not None:
             last = len(self.reasoning) - 1
             for number, step in enumerate(self.reasoning):
-                nodes = step(nodes, real, to=1 if number == last else None)  # in the end, the first alone is looked at
+                nodes = step(nodes, mask, count=1 if number == last else None)  # only the first node is scored
             vector = nodes.squeeze(-2)
         elif self.filtration is not None:
-            vector = self.filtration(nodes, real, moments)
+            vector = self.filtration(nodes, mask, moments)
         scores: Tensor = self.score(vector).squeeze(-1).sigmoid()
         return scores
 
 
 class SGRAF(nn.Module):
-    """Regions through a linear map, words through a bidirectional GRU, as SCAN has them; then SGR or SAF."""
+    """Regions through a linear map and words through a bidirectional GRU, as in SCAN; then SGR or SAF."""
 
     def __init__(self, config: SGRAFConfig) -> None:
         super().__init__()
         self.config = config
         self.image = nn.Linear(config.features, config.dimensions)
-        self.image_whole = Whole(config.dimensions, config.dropout, norm=True)
+        self.image_whole = WholePooling(config.dimensions, config.dropout, norm=True)
         self.word_vectors, self.dropout = WordVectors(config.words, config.word_dimensions), nn.Dropout(config.dropout)
         self.text = BiGRU(config.word_dimensions, config.dimensions)
-        self.text_whole = Whole(config.dimensions, config.dropout, norm=False)
-        self.compare = Comparison(config)
+        self.text_whole = WholePooling(config.dimensions, config.dropout, norm=False)
+        self.compare = SimilarityScorer(config)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def images(self, regions: Regions) -> Parts:
-        """Their regions, and the whole of them."""
-        vectors = unit(self.image(regions.features)) * regions.real.unsqueeze(2)
-        return Parts(vectors, regions.real, self.image_whole(vectors, regions.real))
+    def images(self, regions: Regions) -> PartsAndWhole:
+        """Vectors of the regions, and of the whole image."""
+        vectors = normalize(self.image(regions.features)) * regions.mask.unsqueeze(2)
+        return PartsAndWhole(vectors, regions.mask, self.image_whole(vectors, regions.mask))
 
-    def texts(self, words: Words) -> Parts:
-        """Their words, and the whole of them."""
-        vectors = unit(self.text(self.dropout(self.word_vectors(words)), words.real))
-        return Parts(vectors, words.real, self.text_whole(vectors, words.real))
+    def texts(self, words: Words) -> PartsAndWhole:
+        """Vectors of the words, and of the whole text."""
+        vectors = normalize(self.text(self.dropout(self.word_vectors(words)), words.mask))
+        return PartsAndWhole(vectors, words.mask, self.text_whole(vectors, words.mask))
 
-    def similarity(self, images: Parts, texts: Parts) -> Tensor:
-        """Every image with every text: (I, T), from 0 to 1. `block` bounds the memory, in the backward pass too."""
-        bytes_of = COPIES * texts.vectors.shape[1] * self.config.dimensions * images.vectors.element_size()  # of a pair
-        at_once = max(1, self.config.block // bytes_of)
-        if len(images.real) > at_once and not self.training:  # batch norm asks for all images of a batch
-            cuts = (slice(at, at + at_once) for at in range(0, len(images.real), at_once))
-            return torch.cat([self.similarity(Parts(*(each[cut] for each in images)), texts) for cut in cuts])
-        compare, parts = self.compare, alike(texts.real.sum(dim=1), at_once // max(1, len(images.real)))
+    def similarity(self, images: PartsAndWhole, texts: PartsAndWhole) -> Tensor:
+        """Score every image with every text: (I, T), from 0 to 1. `block` bounds the memory, also in the backward pass."""
+        pair_bytes = COPIES * texts.vectors.shape[1] * self.config.dimensions * images.vectors.element_size()
+        pairs_per_step = max(1, self.config.block // pair_bytes)
+        if len(images.mask) > pairs_per_step and not self.training:  # in training, batch norm needs all images of a batch
+            cuts = (slice(at, at + pairs_per_step) for at in range(0, len(images.mask), pairs_per_step))
+            return torch.cat([self.similarity(PartsAndWhole(*(values[cut] for values in images)), texts) for cut in cuts])
+        compare = self.compare
+        groups = group_by_length(texts.mask.sum(dim=1), pairs_per_step // max(1, len(images.mask)))
         filtration = compare.filtration if self.training else None
-        moments = compare.moments(len(texts.real)).to(images.vectors)
+        moments = compare.moments(len(texts.mask)).to(images.vectors)
 
-        def seen(some: Tensor, v: Tensor, v_whole: Tensor, w: Tensor, w_whole: Tensor) -> tuple[Tensor, Tensor]:
-            words, said = trimmed(w[some], texts.real[some])
-            return compare.alignments(v, images.real, v_whole, words[None], said[None], w_whole[some][None])
+        def align(which: Tensor, v: Tensor, v_whole: Tensor, w: Tensor, w_whole: Tensor) -> tuple[Tensor, Tensor]:
+            words, word_mask = trim_padding(w[which], texts.mask[which])
+            return compare.alignments(v, images.mask, v_whole, words[None], word_mask[None], w_whole[which][None])
 
         def matrix(*inputs: Tensor) -> Tensor:
-            out = inputs[0].new_empty(len(images.real), len(texts.real))
-            for some in parts:
-                nodes, real = seen(some, *inputs)
+            out = inputs[0].new_empty(len(images.mask), len(texts.mask))
+            for which in groups:
+                nodes, mask = align(which, *inputs)
                 if filtration is not None:
-                    moments[some] = filtration.measured(nodes, real)
-                out[:, some] = compare(nodes, real, moments[some])
-            if filtration is not None and parts:
-                filtration.remember(moments)
+                    moments[which] = filtration.measure(nodes, mask)
+                out[:, which] = compare(nodes, mask, moments[which])
+            if filtration is not None and groups:
+                filtration.update_moments(moments)
             return out
 
-        def columns(some: Tensor, *inputs: Tensor) -> Tensor:
-            found: Tensor = compare(*seen(some, *inputs), moments[some])
-            return found
+        def columns(which: Tensor, *inputs: Tensor) -> Tensor:
+            scores: Tensor = compare(*align(which, *inputs), moments[which])
+            return scores
 
         def pairs(left: Tensor, right: Tensor, v: Tensor, v_whole: Tensor, w: Tensor, w_whole: Tensor) -> Tensor:
-            words, said = trimmed(w[right], texts.real[right])
-            given = Parts(v[left], images.real[left], v_whole[left]), Parts(words, said, w_whole[right])
-            return self._paired(*given, moments[right])
+            words, word_mask = trim_padding(w[right], texts.mask[right])
+            image_parts = PartsAndWhole(v[left], images.mask[left], v_whole[left])
+            return self._score_pairs(image_parts, PartsAndWhole(words, word_mask, w_whole[right]), moments[right])
 
-        work = Pairwise(matrix, columns, pairs, parts, at_once, tuple(compare.parameters()))
+        work = PairwiseScores(matrix, columns, pairs, groups, pairs_per_step, tuple(compare.parameters()))
         return work.scores(images.vectors, images.whole, texts.vectors, texts.whole)
 
-    def paired(self, images: Parts, texts: Parts) -> Tensor:
-        """Image n with text n: (N,)."""
-        return self._paired(images, texts, self.compare.moments(len(texts.real)))
+    def pair_similarity(self, images: PartsAndWhole, texts: PartsAndWhole) -> Tensor:
+        """Score image n with text n: (N,)."""
+        return self._score_pairs(images, texts, self.compare.moments(len(texts.mask)))
 
-    def _paired(self, images: Parts, texts: Parts, moments: Tensor) -> Tensor:
-        nodes, real = self.compare.alignments(*images, *(each[:, None] for each in texts))
-        found: Tensor = self.compare(nodes, real, moments[:, None])[:, 0]
-        return found
+    def _score_pairs(self, images: PartsAndWhole, texts: PartsAndWhole, moments: Tensor) -> Tensor:
+        nodes, mask = self.compare.alignments(*images, *(values[:, None] for values in texts))
+        scores: Tensor = self.compare(nodes, mask, moments[:, None])[:, 0]
+        return scores

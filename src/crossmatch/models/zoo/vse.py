@@ -1,4 +1,4 @@
-"""VSE: an image and a text as one vector each, compared by their cosine. The losses make VSE0, VSE++ and semi-hard of it.
+"""VSE: one vector for an image and one for a text, compared by the cosine. VSE0, VSE++ and semi-hard differ in the loss.
 
     s(i, c) = f(φ(i), W_f, θ_φ) · g(ψ(c), W_g, θ_ψ)              faghri2018vse, eq. 1 to 3; both vectors have length 1
 
@@ -11,23 +11,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.inputs import Regions, Words
-from crossmatch.models.zoo.parts import BiGRU, WordVectors, last_of, mean_over, unit
-from crossmatch.models.zoo.sizes import WIDTH
+from torch import Tensor, nn
 
-try:
-    from torch import Tensor, nn
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
+from crossmatch.models.zoo.inputs import Regions, Words
+from crossmatch.models.zoo.layers import (
+    WIDTH,
+    BiGRU,
+    NetworkConfig,
+    VectorNetwork,
+    WordVectors,
+    gru_outputs_and_last,
+    masked_mean,
+    normalize,
+)
 
 
 @dataclass(frozen=True)
-class VSEConfig:
-    """The published sizes: 1024 dimensions, hidden layers of 2048, word vectors of 300."""
+class VSEConfig(NetworkConfig):
+    """Published sizes: 1024 dimensions, hidden layers of 2048, word vectors of 300."""
 
-    features: int  # numbers of a region
-    words: int  # how many words there are
     image: Literal["linear", "mlp", "bigru"] = "linear"
     text: Literal["gru", "bigru", "bow"] = "gru"
     dimensions: int = field(default=1024, metadata=WIDTH)
@@ -39,7 +41,7 @@ def _mlp(inputs: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, out))
 
 
-TOWERS: dict[str, Callable[[int, int, int], nn.Module]] = {  # from so many numbers, by way of a hidden layer, to so many
+ENCODERS: dict[str, Callable[[int, int, int], nn.Module]] = {  # by name: (inputs, hidden, out) to a module
     "linear": lambda inputs, hidden, out: nn.Linear(inputs, out),
     "mlp": _mlp,
     "bow": _mlp,
@@ -48,16 +50,16 @@ TOWERS: dict[str, Callable[[int, int, int], nn.Module]] = {  # from so many numb
 }
 
 
-def _pooled(tower: nn.Module, vectors: Tensor, real: Tensor) -> Tensor:
-    """A set or sequence of vectors (N, L, D) as one vector each: where a GRU ended, or what a map makes of their mean."""
-    if isinstance(tower, BiGRU):
-        return tower.ends(vectors, real)
-    if isinstance(tower, nn.GRU):
-        return last_of(tower, vectors, real)[1]
-    return tower(mean_over(vectors, real))  # type: ignore[no-any-return]
+def _pool(encoder: nn.Module, vectors: Tensor, mask: Tensor) -> Tensor:
+    """One vector for each set or sequence (N, L, D): the last output of a GRU, or a map of the mean."""
+    if isinstance(encoder, BiGRU):
+        return encoder.final_output(vectors, mask)
+    if isinstance(encoder, nn.GRU):
+        return gru_outputs_and_last(encoder, vectors, mask)[1]
+    return encoder(masked_mean(vectors, mask))  # type: ignore[no-any-return]
 
 
-class VSE(nn.Module):
+class VSE(VectorNetwork):
     """Images and texts as unit vectors.
 
     image:  the mean of the regions through a linear map (faghri2018vse, sec. 3.1) or an MLP (ConvNet), or a bidirectional GRU over
@@ -65,23 +67,17 @@ class VSE(nn.Module):
     text:   a GRU over the words (faghri2018vse), a bidirectional one (Bi-GRU), or the mean of their vectors through an MLP (BoW)
     """
 
-    embeds = True
-
     def __init__(self, config: VSEConfig) -> None:
         super().__init__()
         self.config = config
         self.word_vectors = WordVectors(config.words, config.word_dimensions)
-        self.image = TOWERS[config.image](config.features, config.hidden, config.dimensions)
-        self.text = TOWERS[config.text](config.word_dimensions, config.hidden, config.dimensions)
+        self.image = ENCODERS[config.image](config.features, config.hidden, config.dimensions)
+        self.text = ENCODERS[config.text](config.word_dimensions, config.hidden, config.dimensions)
 
     def images(self, regions: Regions) -> Tensor:
         """Unit vectors (N, D)."""
-        return unit(_pooled(self.image, regions.features, regions.real))
+        return normalize(_pool(self.image, regions.features, regions.mask))
 
     def texts(self, words: Words) -> Tensor:
         """Unit vectors (N, D)."""
-        return unit(_pooled(self.text, self.word_vectors(words), words.real))
-
-    def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The cosine of each image with each text: (I, T)."""
-        return images @ texts.T
+        return normalize(_pool(self.text, self.word_vectors(words), words.mask))

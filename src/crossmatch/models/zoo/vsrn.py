@@ -1,47 +1,49 @@
-"""VSRN: regions that know of each other through a graph, read one after another into one vector (li2019vsrn).
+"""VSRN: graph reasoning over the regions of an image, then a GRU that reads them into one vector (li2019vsrn).
 
-The text is one vector as well; images and texts are compared by their cosine. In training the network must also be able to tell the
-caption from the regions, which `crossmatch.train.objectives.vsrn` asks for.
+A text is one vector too; images and texts are compared by the cosine. In training the network also generates the caption from the
+regions (`crossmatch.train.objectives.vsrn`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.inputs import Regions, Words
-from crossmatch.models.zoo.parts import WordVectors, last_of, unit
-from crossmatch.models.zoo.sizes import LAYERS, SHARE, WIDTH
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the usual name
 
-try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional as F  # noqa: N812 - the name everybody knows
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
+from crossmatch.models.zoo.inputs import Regions, Words
+from crossmatch.models.zoo.layers import (
+    LAYERS,
+    SHARE,
+    WIDTH,
+    NetworkConfig,
+    VectorNetwork,
+    WordVectors,
+    gru_outputs_and_last,
+    normalize,
+)
 
 
 @dataclass(frozen=True)
-class VSRNConfig:
-    """The published sizes: 2048 dimensions, four layers of reasoning, word vectors of 300, a caption decoder of 512."""
+class VSRNConfig(NetworkConfig):
+    """Published sizes: 2048 dimensions, four layers of reasoning, word vectors of 300, a caption decoder of 512."""
 
-    features: int  # numbers of a region
-    words: int  # how many words there are
     dimensions: int = field(default=2048, metadata=WIDTH)
     layers: int = field(default=4, metadata=LAYERS)
     word_dimensions: int = field(default=300, metadata=WIDTH)
-    decoder: int = field(default=512, metadata=WIDTH)  # hidden numbers of the caption's encoder and decoder
-    dropout: float = field(default=0.2, metadata=SHARE)  # of what goes into them, in training
+    decoder: int = field(default=512, metadata=WIDTH)  # hidden size of the caption's encoder and decoder
+    dropout: float = field(default=0.2, metadata=SHARE)  # of their inputs, in training
 
 
-class Reasoning(nn.Module):
-    """One layer of reasoning over the graph in which every region is joined with every region.
+class RegionReasoning(nn.Module):
+    """One layer of reasoning over the complete graph of an image's regions.
 
         R(v_i, v_j) = φ(v_i)ᵀ ξ(v_j),    V* = W_r(R V W_g) + V                                  li2019vsrn, eq. 2 and 3
 
-    As in the released code, R is divided by the number of regions (the paper says nothing of its scale), φ, ξ, W_g and W_r have
-    biases, and W_r is followed by a batch norm that begins at 0, so that a layer begins as the identity. Both the number and the
-    batch norm are of the real regions alone: an image is the same with or without filling.
+    As in the released code, R is divided by the number of regions (the paper does not give a scale), φ, ξ, W_g and W_r have biases,
+    and W_r is followed by a batch norm with initial weight 0, so that a layer starts as the identity. Padding is excluded from the
+    number and from the batch norm, so it does not change an image.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -50,24 +52,25 @@ class Reasoning(nn.Module):
         self.norm = nn.BatchNorm1d(dimensions)
         nn.init.zeros_(self.norm.weight)
 
-    def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Regions (N, K, D) to the same; what is not real takes no part and stays 0."""
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Regions (N, K, D) with mask (N, K) to (N, K, D); padding is ignored and stays 0."""
         affinity = self.phi(vectors) @ self.xi(vectors).transpose(1, 2)  # (N, K, K): row i is R(v_i, ·)
-        affinity = affinity * real.unsqueeze(1) / real.sum(dim=1).clamp(min=1)[:, None, None]
-        told = self.outer(affinity @ self.inner(vectors))
+        affinity = affinity * mask.unsqueeze(1) / mask.sum(dim=1).clamp(min=1)[:, None, None]
+        update = self.outer(affinity @ self.inner(vectors))
         out = torch.zeros_like(vectors)
-        out[real] = self.norm(told[real]) + vectors[real]
+        out[mask] = self.norm(update[mask]) + vectors[mask]
         return out
 
 
-class Teller(nn.Module):
-    """A caption's words one after another, from the regions: a GRU reads the regions, another attends to what it made of them.
+class CaptionDecoder(nn.Module):
+    """Generates a caption from regions: one GRU reads the regions, a second one attends to its outputs.
 
         e_k = w ᵀ tanh(W [o_k; h_t−1]),    c_t = Σ_k softmax_k(e_k) · o_k,    h_t = GRU([y_t−1; c_t], h_t−1)
 
-    o_k is the first GRU's output at region k, h_0 its last; y_t−1 is the vector of the word before. Source: li2019vsrn, sec. 3.4,
-    with the attentive sequence-to-sequence model of venugopalan2015s2vt as released. What differs: the decoder stops at the end of
-    the longest caption and not after 60 words, and W is applied to o and h apart (the same sum), once for each region.
+    o_k is the first GRU's output at region k, h_0 its last output; y_t−1 is the vector of the previous word. Source: li2019vsrn,
+    sec. 3.4, with the attentive sequence-to-sequence model of venugopalan2015s2vt as released. Differences: the decoder stops at
+    the end of the longest caption instead of after 60 words, and W is applied to o and h separately (the same sum), once per
+    region.
     """
 
     def __init__(self, dimensions: int, hidden: int, words: int, word_dimensions: int, dropout: float) -> None:
@@ -81,33 +84,31 @@ class Teller(nn.Module):
         self.out = nn.Linear(hidden, words)
         nn.init.xavier_normal_(self.out.weight)
 
-    def forward(self, regions: Tensor, real: Tensor, numbers: Tensor) -> Tensor:
-        """The log-probabilities (N, L - 1, words) of the second to the last of the words (N, L), each from those before it."""
-        read, state = last_of(self.encoder, self.dropout(regions), real)
-        keys, given = self.attend_region(read), self.word_vectors(numbers)
-        # an image without regions attends to the zero vector that was read in their place
-        absent = ~(real | (~real.any(dim=1, keepdim=True) & (torch.arange(real.shape[1]) == 0)))
+    def forward(self, regions: Tensor, mask: Tensor, numbers: Tensor) -> Tensor:
+        """Log-probabilities (N, L - 1, words) of the second to the last word (N, L), each given the words before it."""
+        outputs, state = gru_outputs_and_last(self.encoder, self.dropout(regions), mask)
+        keys, word_vectors = self.attend_region(outputs), self.word_vectors(numbers)
+        # an image without regions attends to the zero vector in the first position
+        absent = ~(mask | (~mask.any(dim=1, keepdim=True) & (torch.arange(mask.shape[1]) == 0)))
         states = []
         for step in range(numbers.shape[1] - 1):
             scores = self.attend(torch.tanh(keys + self.attend_state(state).unsqueeze(1))).squeeze(2)
             weights = scores.masked_fill(absent, -torch.inf).softmax(dim=1)
-            context = (weights.unsqueeze(1) @ read).squeeze(1)
-            state = self.decoder(self.dropout(torch.cat([given[:, step], context], dim=1)), state)
+            context = (weights.unsqueeze(1) @ outputs).squeeze(1)
+            state = self.decoder(self.dropout(torch.cat([word_vectors[:, step], context], dim=1)), state)
             states.append(state)
         return F.log_softmax(self.out(torch.stack(states, dim=1)), dim=2)
 
 
-class VSRN(nn.Module):
+class VSRN(VectorNetwork):
     """Images and texts as unit vectors.
 
         image:  v = W_f f + b, then reasoning, then a GRU over the regions in their order; its last output       eq. 1 to 7
         text:   the last output of a GRU over the words                                                         sec. 3.3
 
-    Region vectors have length 1 before and after the reasoning. (The released code divides each number by its length over the
-    *regions* of the image, since its norm is along the wrong axis; what is written about it in the paper is followed here.)
+    Region vectors have length 1 before and after the reasoning, as in the paper. (The released code normalises along the wrong
+    axis, over the regions of the image.)
     """
-
-    embeds = True
 
     def __init__(self, config: VSRNConfig) -> None:
         super().__init__()
@@ -115,31 +116,27 @@ class VSRN(nn.Module):
         self.linear = nn.Linear(config.features, config.dimensions)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-        self.reasoning = nn.ModuleList(Reasoning(config.dimensions) for _ in range(config.layers))
+        self.reasoning = nn.ModuleList(RegionReasoning(config.dimensions) for _ in range(config.layers))
         self.image_gru = nn.GRU(config.dimensions, config.dimensions, batch_first=True)
         self.word_vectors = WordVectors(config.words, config.word_dimensions)
         self.text_gru = nn.GRU(config.word_dimensions, config.dimensions, batch_first=True)
-        self.teller = Teller(config.dimensions, config.decoder, config.words, config.word_dimensions, config.dropout)
+        self.teller = CaptionDecoder(config.dimensions, config.decoder, config.words, config.word_dimensions, config.dropout)
 
-    def reasoned(self, regions: Regions) -> Tensor:
-        """The regions after all layers of reasoning, as unit vectors (N, K, D); 0 where there is none."""
-        vectors = unit(self.linear(regions.features)) * regions.real.unsqueeze(2)
+    def reason(self, regions: Regions) -> Tensor:
+        """Regions after all layers of reasoning, as unit vectors (N, K, D); 0 at padding."""
+        vectors = normalize(self.linear(regions.features)) * regions.mask.unsqueeze(2)
         for layer in self.reasoning:
-            vectors = layer(vectors, regions.real)
-        return unit(vectors)
+            vectors = layer(vectors, regions.mask)
+        return normalize(vectors)
 
-    def remembered(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Reasoned regions as one unit vector for each image, (N, D)."""
-        return unit(last_of(self.image_gru, vectors, real)[1])
+    def summarise(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Read the regions of each image into one unit vector, (N, D)."""
+        return normalize(gru_outputs_and_last(self.image_gru, vectors, mask)[1])
 
     def images(self, regions: Regions) -> Tensor:
         """Unit vectors (N, D)."""
-        return self.remembered(self.reasoned(regions), regions.real)
+        return self.summarise(self.reason(regions), regions.mask)
 
     def texts(self, words: Words) -> Tensor:
         """Unit vectors (N, D)."""
-        return unit(last_of(self.text_gru, self.word_vectors(words), words.real)[1])
-
-    def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The cosine of each image with each text: (I, T)."""
-        return images @ texts.T
+        return normalize(gru_outputs_and_last(self.text_gru, self.word_vectors(words), words.mask)[1])

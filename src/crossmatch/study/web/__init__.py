@@ -1,1 +1,1 @@
-"""The pages and the interface that they use. Needs the extra `study`."""
+"""The pages of the service and the HTTP interface behind them. Needs the extra `study`."""

@@ -1,4 +1,4 @@
-"""The service as an ASGI application."""
+"""The ASGI application of the annotation service."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from crossmatch.core.errors import CrossmatchError
-from crossmatch.study.store import Campaign
-from crossmatch.study.web import annotate, owner
-from crossmatch.study.web.guard import Guarded
-from crossmatch.study.web.site import HERE, Site, failed
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.study.database.campaign import Campaign
+from crossmatch.study.web import annotator_pages, owner_pages
+from crossmatch.study.web.page_context import HERE, Site, handle_error
+from crossmatch.study.web.security import SecurityMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,30 +25,37 @@ async def alive(_: object) -> PlainTextResponse:
     return PlainTextResponse("ok")
 
 
-PICTURE = "{place:int}/{n:int}"
+IMAGE_PATH = "{place:int}/{n:int}"
 ROUTES = (
-    Route("/", annotate.home),
+    Route("/", annotator_pages.home),
     Route("/alive", alive),
-    Route("/enter/{token}", annotate.enter, methods=["GET", "POST"]),
-    Route("/join/{link}", annotate.join, methods=["GET", "POST"]),
-    Route("/s/{study}", annotate.overview),
-    Route("/s/{study}/agree", annotate.agree, methods=["POST"]),
-    Route("/s/{study}/claim", annotate.claim, methods=["POST"]),
-    Route(f"/s/{{study}}/example/{PICTURE}", annotate.example_picture),
-    Route("/h/{claim}", annotate.work),
-    Route(f"/h/{{claim}}/picture/{PICTURE}", annotate.picture),
-    Route("/api/s/{study}/claim", annotate.claim, methods=["POST"]),
-    Route("/api/h/{claim}", annotate.hit_json),
-    Route("/api/h/{claim}/draft", annotate.save_draft, methods=["PUT"]),
-    Route("/api/h/{claim}/submit", annotate.submit, methods=["POST"]),
-    *owner.ROUTES,
+    Route("/enter/{token}", annotator_pages.enter, methods=["GET", "POST"]),
+    Route("/join/{link}", annotator_pages.join, methods=["GET", "POST"]),
+    Route("/s/{study}", annotator_pages.overview),
+    Route("/s/{study}/agree", annotator_pages.agree, methods=["POST"]),
+    Route("/s/{study}/claim", annotator_pages.claim, methods=["POST"]),
+    Route(f"/s/{{study}}/example/{IMAGE_PATH}", annotator_pages.example_image),
+    Route("/h/{claim}", annotator_pages.work),
+    Route(f"/h/{{claim}}/picture/{IMAGE_PATH}", annotator_pages.hit_image),
+    Route("/api/s/{study}/claim", annotator_pages.claim, methods=["POST"]),
+    Route("/api/h/{claim}", annotator_pages.hit_json),
+    Route("/api/h/{claim}/draft", annotator_pages.save_draft, methods=["PUT"]),
+    Route("/api/h/{claim}/submit", annotator_pages.submit, methods=["POST"]),
+    *owner_pages.ROUTES,
     Mount("/static", StaticFiles(directory=HERE / "static")),
 )
 
 
 def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
-    """The pages of a campaign. `secure` marks cookies for https alone; `hosts` are the only names by which people come."""
-    app = Starlette(routes=list(ROUTES), exception_handlers={CrossmatchError: failed, Exception: failed})
-    app.router.redirect_slashes = False  # else an address that is none leads to one that the Host header names
+    """The application of a campaign.
+
+    Args:
+        campaign: The campaign.
+        secure: Whether cookies are sent by https only.
+        site: Shared state; tests pass their own.
+        hosts: The allowed values of the Host header; empty for any.
+    """
+    app = Starlette(routes=list(ROUTES), exception_handlers={CrossmatchError: handle_error, Exception: handle_error})
+    app.router.redirect_slashes = False  # a redirect would use the Host header
     app.state.site = site or Site(campaign, secure)
-    return Guarded(app, hosts)
+    return SecurityMiddleware(app, hosts)

@@ -1,41 +1,130 @@
-"""What a model is trained towards, by the name that a recipe calls it."""
+"""The table of training objectives, by the name that recipes use, with their options. Needs no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from crossmatch.core.catalog import Catalog
+from crossmatch.data.name_lookup import Catalog
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crossmatch.models.zoo.inputs import Vocabulary
-    from crossmatch.train.batch import Batch
-    from crossmatch.train.data import TrainingSet
+    from crossmatch.train.data.training_set import TrainingBatch, TrainingSet
 
-    Objective = Callable[[Any, Batch, Mapping[str, Any]], Tensor]
+    Objective = Callable[[Any, TrainingBatch, Mapping[str, Any]], Tensor]
 
-# By name: the module here, and the function in it.
-OBJECTIVES: Mapping[str, tuple[str, str]] = {
-    "triplet": ("triplet", "triplet"),
-    "vsrn": ("vsrn", "vsrn"),
-    "pvse": ("pvse", "pvse"),
-    "pcme": ("pcme", "pcme"),
-    "sampled-softmax": ("dual_encoder", "sampled_softmax"),
-    "info-nce": ("info_nce", "contrastive"),
-    "cross-entropy": ("cross_entropy", "cross_entropy"),
-    "self-critical": ("self_critical", "made_for"),
+
+# -- options: the table [objective] of a recipe
+
+WEIGHT: Mapping[str, float] = {"least": 0, "most": 1e6}  # weight of a term of the loss
+MARGIN: Mapping[str, float] = {"least": 0, "most": 100}
+SHARE: Mapping[str, float] = {"least": 0, "most": 1}  # share of the training
+Negatives = Literal["sum", "semi-hard", "hardest"]
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions:
+    """`cross-entropy`, and base of all others."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TripletOptions(ObjectiveOptions):
+    """`triplet`."""
+
+    negatives: Negatives = "hardest"
+    margin: float = field(default=0.2, metadata=MARGIN)
+    warm_up: float = field(default=0.0, metadata=SHARE)
+
+
+@dataclass(frozen=True)
+class VSRNOptions(TripletOptions):
+    """`vsrn`."""
+
+    matching: float = field(default=1.0, metadata=WEIGHT)
+    generation: float = field(default=1.0, metadata=WEIGHT)
+
+
+@dataclass(frozen=True)
+class PVSEOptions(TripletOptions):
+    """`pvse`."""
+
+    margin: float = field(default=0.1, metadata=MARGIN)
+    diversity: float = field(default=0.1, metadata=WEIGHT)
+    mmd: float = field(default=0.01, metadata=WEIGHT)
+    mmd_power: int = field(default=1, metadata={"least": 1, "most": 2})
+
+
+@dataclass(frozen=True)
+class PCMEOptions(ObjectiveOptions):
+    """`pcme`."""
+
+    samples: int = field(default=7, metadata={"least": 1, "most": 1024})
+    kl: float = field(default=1e-5, metadata=WEIGHT)
+    uniformity: float = field(default=0.0, metadata=WEIGHT)
+
+
+@dataclass(frozen=True)
+class SampledSoftmaxOptions(ObjectiveOptions):
+    """`sampled-softmax`."""
+
+    task: Literal["i2t", "t2t", "t2t+i2t"] = "i2t"
+    weight: float = field(default=1.0, metadata=WEIGHT)
+
+
+@dataclass(frozen=True)
+class InfoNCEOptions(ObjectiveOptions):
+    """`info-nce`."""
+
+    same: Literal["left-out", "negatives"] = "left-out"
+
+
+@dataclass(frozen=True)
+class SelfCriticalOptions(ObjectiveOptions):
+    """`self-critical`."""
+
+    end: bool = True
+
+
+# -- the table
+
+
+@dataclass(frozen=True)
+class ObjectiveEntry:
+    """An objective: where it is implemented, its options, and the families that it works with."""
+
+    module: str  # of this folder
+    function: str
+    options: type
+    families: tuple[str, ...]
+    uses_negatives: bool = False  # uses the hard negatives of a batch
+    needs_training_set: bool = False  # its function takes the training set and the vocabulary, and returns the objective
+
+
+CAPTIONERS = ("show-tell", "show-att-tell", "up-down")
+MATCHERS = ("vse", "vse-infinity", "scan", "sgraf", "vsrn", "pvse", "pcme", "dual-encoder", "clip")  # all other zoo families
+OBJECTIVES: Mapping[str, ObjectiveEntry] = {
+    "triplet": ObjectiveEntry("triplet", "triplet", TripletOptions, MATCHERS),
+    "vsrn": ObjectiveEntry("vsrn", "vsrn", VSRNOptions, ("vsrn",)),
+    "pvse": ObjectiveEntry("pvse", "pvse", PVSEOptions, ("pvse",)),
+    "pcme": ObjectiveEntry("pcme", "pcme", PCMEOptions, ("pcme",)),
+    "sampled-softmax": ObjectiveEntry("dual_encoder", "sampled_softmax", SampledSoftmaxOptions, MATCHERS),
+    "info-nce": ObjectiveEntry("info_nce", "contrastive", InfoNCEOptions, ("clip",), uses_negatives=True),
+    "cross-entropy": ObjectiveEntry("cross_entropy", "cross_entropy", ObjectiveOptions, CAPTIONERS),
+    "self-critical": ObjectiveEntry(
+        "self_critical", "make_self_critical", SelfCriticalOptions, CAPTIONERS, needs_training_set=True
+    ),
 }
-USE_NEGATIVES = ("info-nce",)  # those that look at a batch's hard negatives
-# Those that must know the training set: their function takes it and the vocabulary, and gives the objective.
-KNOWING = ("self-critical",)
 
 
-def objective(name: str, data: TrainingSet | None = None, vocabulary: Vocabulary | None = None) -> Objective:
-    """The objective of this name: a function of the network, a batch and the recipe's options, which gives the loss."""
-    module, function = Catalog("objective", OBJECTIVES)[name]
-    found = getattr(import_module(f"crossmatch.train.objectives.{module}"), function)
-    made: Objective = found(data, vocabulary) if name in KNOWING else found
-    return made
+def make_objective(name: str, data: TrainingSet | None = None, vocabulary: Vocabulary | None = None) -> Objective:
+    """Return the objective of a name: a function of the network, a batch and the recipe's options that returns the loss."""
+    entry = Catalog("objective", OBJECTIVES)[name]
+    function = getattr(import_module(f"crossmatch.train.objectives.{entry.module}"), entry.function)
+    objective: Objective = function(data, vocabulary) if entry.needs_training_set else function
+    return objective

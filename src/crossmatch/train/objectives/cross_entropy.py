@@ -1,41 +1,36 @@
-"""How captioners are trained at first: each word of a caption should be likely, given the image and the words before it."""
+"""Cross-entropy: the first objective of captioners. Each word should be likely, given the image and the words before it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crossmatch.core.errors import MissingDependency
+from torch import Tensor, nn
+
 from crossmatch.models.zoo.inputs import PAD
 
-try:
-    import torch  # noqa: F401 - this needs it, though only its tensors' methods are used
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
-
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from crossmatch.train.batch import Batch
+    from crossmatch.train.data.training_set import TrainingBatch
 
 
-def per_word(told: Tensor, numbers: Tensor) -> Tensor:
-    """How surprised the network is by a word of a batch, on average; the end of a caption is a word.
+def mean_word_loss(log_probabilities: Tensor, numbers: Tensor) -> Tensor:
+    """Mean negative log-probability of the words of a batch; the end of a caption is a word.
 
         L = −1/T · Σ_n Σ_t log p(w_t | w_1 … w_t−1, image n),   T words in all captions                 hu2019bison, sec. 4.1
 
-    `told` (N, L - 1) are the log-probabilities of the words after the first, `numbers` (N, L) the words themselves. A long caption
-    counts for more than a short one, as each word counts the same.
+    `log_probabilities` (N, L - 1) are those of the words after the first, `numbers` (N, L) the words. All words count equally, so a
+    long caption counts more than a short one.
 
-    >>> told = torch.tensor([[-1.0, -3.0], [-5.0, 0.0]])
-    >>> per_word(told, torch.tensor([[2, 7, 3], [2, 3, PAD]]))
+    >>> import torch
+    >>> log_probabilities = torch.tensor([[-1.0, -3.0], [-5.0, 0.0]])
+    >>> mean_word_loss(log_probabilities, torch.tensor([[2, 7, 3], [2, 3, PAD]]))
     tensor(3.)
     """
-    real = numbers[:, 1:] != PAD
-    return -(told * real).sum() / real.sum()
+    mask = numbers[:, 1:] != PAD
+    return -(log_probabilities * mask).sum() / mask.sum()
 
 
-def cross_entropy(net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
-    """The mean over all words of the batch of −log p. It has no options."""
+def cross_entropy(net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+    """Mean of −log p over all words of the batch. It has no options."""
     captioner: Any = net
-    return per_word(captioner.told(captioner.images(batch.regions), batch.words), batch.words.numbers)
+    return mean_word_loss(captioner.word_log_probabilities(captioner.images(batch.regions), batch.words), batch.words.numbers)

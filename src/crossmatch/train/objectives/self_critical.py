@@ -1,4 +1,4 @@
-"""Self-critical sequence training: a caption that was drawn should be likelier if it is better than the one that would be told."""
+"""Self-critical sequence training: a sampled caption becomes more likely if it is better than the greedy one."""
 
 from __future__ import annotations
 
@@ -8,93 +8,87 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from crossmatch.core.arrays import FloatArray, IntArray
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.decoding import LONGEST_TOLD, greedy, sampled
+from crossmatch.data.arrays import FloatArray, IntArray
+from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, decode_greedily, sample_captions
 from crossmatch.models.zoo.inputs import PAD, Vocabulary
 
-try:
-    import torch
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
-
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from crossmatch.train.batch import Batch
-    from crossmatch.train.data import TrainingSet
+    from crossmatch.train.data.training_set import TrainingBatch, TrainingSet
 
 
-def surrogate(each: Tensor, reward: Tensor, baseline: Tensor) -> Tensor:
-    """What has the gradient of the negative expected reward, on average over the captions that may be drawn.
+def surrogate_loss(log_probabilities: Tensor, reward: Tensor, baseline: Tensor) -> Tensor:
+    """A loss whose expected gradient over sampled captions is that of the negative expected reward.
 
         L = −1/B · Σ_b (r(wˢ_b) − r(ŵ_b)) · Σ_t log p(wˢ_b,t | wˢ_b,1 … wˢ_b,t−1, image b)           rennie2017scst, eq. 7 to 9
 
-    wˢ is the caption that was drawn, ŵ the greedy one, B the number of images. The sum over words is not divided by their number:
-    it is then the log-probability of the caption, and any baseline that does not depend on wˢ leaves the mean as it is. `each`
-    (B, L) are the log-probabilities of the words, 0 beyond the end.
+    wˢ is the sampled caption, ŵ the greedy one, B the number of images. The sum over words is not divided by their number, so it is
+    the log-probability of the caption, and a baseline that does not depend on wˢ does not change the expectation.
+    `log_probabilities` (B, L) are those of the words, 0 beyond the end.
 
-    >>> each = torch.tensor([[-1.0, -2.0], [-4.0, 0.0]])
-    >>> surrogate(each, torch.tensor([3.0, 1.0]), torch.tensor([1.0, 1.0]))
+    >>> log_probabilities = torch.tensor([[-1.0, -2.0], [-4.0, 0.0]])
+    >>> surrogate_loss(log_probabilities, torch.tensor([3.0, 1.0]), torch.tensor([1.0, 1.0]))
     tensor(3.)
     """
-    return -((reward - baseline) * each.sum(dim=1)).mean()
+    return -((reward - baseline) * log_probabilities.sum(dim=1)).mean()
 
 
 @dataclass(frozen=True, eq=False)
-class SelfCritical:
-    """The objective for one training set, whose captions say what a caption is worth.
+class SelfCriticalLoss:
+    """The objective for one training set, whose captions define the reward.
 
-    The greedy caption is told as it will be when the training is over, without dropout; the other one is drawn from the network as
-    it is trained. What a captioner sees of an image is the same for both (see `CaptionNet`), and they may be as long as captions
-    are when they are validated and told.
+    The greedy caption is generated without dropout, as after the training; the other one is sampled from the network in training
+    mode. Both use the same encoded images (see `CaptionNet`), and the same maximum length as validation.
     """
 
     reward: Callable[[IntArray, IntArray], FloatArray]
-    longest: int = LONGEST_TOLD
+    longest: int = MAX_CAPTION_WORDS
 
-    def __call__(self, net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
+    def __call__(self, net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
         captioner: Any = net
         training = net.training
         encoded = captioner.images(batch.regions)
         net.eval()
-        best = greedy(captioner, encoded, self.longest)
+        greedy = decode_greedily(captioner, encoded, self.longest)
         net.train(training)
-        drawn = sampled(captioner, encoded, self.longest)
-        both = _together(drawn.numbers, best.numbers)
-        found = torch.from_numpy(self.reward(both, np.tile(batch.image.numpy(), 2))).to(drawn.each.dtype)
-        return surrogate(drawn.each, *found.chunk(2))
+        sampled = sample_captions(captioner, encoded, self.longest)
+        captions = _stack_padded(sampled.numbers, greedy.numbers)
+        rewards = torch.from_numpy(self.reward(captions, np.tile(batch.image.numpy(), 2))).to(sampled.log_probabilities.dtype)
+        return surrogate_loss(sampled.log_probabilities, *rewards.chunk(2))
 
 
-AT_ZERO = (
-    "every caption that was drawn was worth what the greedy one was, such as nothing. Begin with a model that tells captions like "
-    "those of the training set."
+ZERO_LOSS_HINT = (
+    "Every sampled caption had the same reward as the greedy one, perhaps 0. Start from a model whose captions resemble those of "
+    "the training set."
 )
 
 
-def made_for(data: TrainingSet, vocabulary: Vocabulary) -> Callable[[nn.Module, Batch, Mapping[str, Any]], Tensor]:
-    """The objective with CIDEr-D as reward, all that the references of a training set say being counted once.
+def make_self_critical(
+    data: TrainingSet, vocabulary: Vocabulary
+) -> Callable[[nn.Module, TrainingBatch, Mapping[str, Any]], Tensor]:
+    """Make the objective with CIDEr-D as reward; the n-grams of the references are counted once.
 
-    Its option `end` (true) says whether the end of a caption is a word that counts: see `Reward`, which refuses a training set
-    whose captions reward nothing that the network can say, when the training rehearses its first step.
+    The option `end` (true) decides whether the end of a caption counts as a word (see `Reward`). A training set whose captions
+    reward nothing that the network can generate is refused before the first step.
     """
-    from crossmatch.train.reward import Reward
+    from crossmatch.train.objectives.cider_reward import Reward
 
     @cache
-    def critic(end: bool) -> SelfCritical:
-        return SelfCritical(Reward.of(data, vocabulary, end))
+    def critic(end: bool) -> SelfCriticalLoss:
+        return SelfCriticalLoss(Reward.from_training_set(data, vocabulary, end))
 
-    def criticised(net: nn.Module, batch: Batch, options: Mapping[str, Any]) -> Tensor:
+    def self_critical(net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
         return critic(bool(options.get("end", True)))(net, batch, options)
 
-    criticised.at_zero = AT_ZERO  # type: ignore[attr-defined]  # what the loop says of an epoch whose loss is 0
-    return criticised
+    self_critical.zero_loss_hint = ZERO_LOSS_HINT  # type: ignore[attr-defined]
+    return self_critical
 
 
-def _together(one: Tensor, other: Tensor) -> IntArray:
-    """Two blocks of captions, one below the other."""
-    out = np.full((len(one) + len(other), max(one.shape[1], other.shape[1])), PAD, dtype=np.int64)
-    out[: len(one), : one.shape[1]] = one.numpy()
-    out[len(one) :, : other.shape[1]] = other.numpy()
+def _stack_padded(top: Tensor, bottom: Tensor) -> IntArray:
+    """Stack two blocks of captions."""
+    out = np.full((len(top) + len(bottom), max(top.shape[1], bottom.shape[1])), PAD, dtype=np.int64)
+    out[: len(top), : top.shape[1]] = top.numpy()
+    out[len(top) :, : bottom.shape[1]] = bottom.numpy()
     return out

@@ -1,34 +1,34 @@
-"""Max-margin losses of VSE and its followers: an image must be closer to its own text than to any other, and the reverse."""
+"""Max-margin losses of VSE and its successors: an image must be closer to its own text than to others, and vice versa."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crossmatch.core.errors import MissingDependency, WrongWords
+from torch import Tensor
 
-try:
-    from torch import Tensor
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
+from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.train.batch import Batch
+    from crossmatch.train.data.training_set import TrainingBatch
 
 NEGATIVES = ("sum", "semi-hard", "hardest")
 MARGIN = 0.2  # faghri2018vse, sec. 4.1
 
 
 def hinge(scores: Tensor, image: Tensor, negatives: str = "hardest", margin: float = MARGIN) -> Tensor:
-    """The hinge on the margin between each pair and its negatives, in both directions, summed over the batch.
+    """Hinge on the margin between each pair and its negatives, in both directions, summed over the batch.
 
         sum        Σ_i Σ_j [α − s_ii + s_ij]₊ + [α − s_ii + s_ji]₊                               faghri2018vse, eq. 5
         hardest    Σ_i [α − s_ii + max_j s_ij]₊ + [α − s_ii + max_j s_ji]₊                       faghri2018vse, eq. 6
-        semi-hard  as hardest, but the maximum is over those j with s_ij < s_ii; if there are none, nothing is added
+        semi-hard  as hardest, but the maximum is over those j with s_ij < s_ii; without such j the term is 0
                                                                                                 schroff2015facenet, eq. 4
 
-    `scores` (B, B) has images as rows and texts as columns; row i and column i belong together. `image` (B,) numbers the image of
-    each row: texts of the same image are no negatives of each other; a shuffled list of captions has such rows now and then.
+    Args:
+        scores: (B, B), images as rows and texts as columns; row i and column i belong together.
+        image: (B,), the number of each row's image. Texts of the same image are not negatives of each other.
+        negatives: Which negatives count.
+        margin: α.
 
     >>> import torch
     >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.2, 0.5, 0.6], [0.0, 0.1, 0.9]])
@@ -36,25 +36,28 @@ def hinge(scores: Tensor, image: Tensor, negatives: str = "hardest", margin: flo
     [0.9, 0.9, 0.1]
     """
     if negatives not in NEGATIVES:
-        raise WrongWords(f"negatives is {negatives!r}; one of {', '.join(NEGATIVES)} was expected.")
-    own = scores.diagonal()
-    other = image[:, None] != image[None, :]
+        raise UsageError(f"[objective] has negatives = {negatives!r}; expected one of {', '.join(NEGATIVES)}.")
+    positive_scores = scores.diagonal()
+    is_negative = image[:, None] != image[None, :]
     total = scores.new_zeros(())
     for pairs in (scores, scores.T):
-        cost = (margin - own[:, None] + pairs).clamp(min=0)
-        counted = other & (pairs < own[:, None]) if negatives == "semi-hard" else other
+        cost = (margin - positive_scores[:, None] + pairs).clamp(min=0)
+        counted = is_negative & (pairs < positive_scores[:, None]) if negatives == "semi-hard" else is_negative
         cost = cost.masked_fill(~counted, 0.0)
         total = total + (cost.sum() if negatives == "sum" else cost.amax(dim=1).sum())
     return total
 
 
-def triplet(net: Any, batch: Batch, options: Mapping[str, Any]) -> Tensor:
-    """The hinge over all pairs of a batch.
-
-    `warm_up` is the share of the training in which all negatives count, before only the hardest do: from random weights, the
-    hardest negative of each pair pulls everything into one point, and the loss stays at 2α.
-    """
+def triplet(net: Any, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+    """Hinge over all pairs of a batch. Options: `margin`, `negatives`, and `warm_up` (see `choose_negatives`)."""
     scores = net.similarity(net.images(batch.regions), net.texts(batch.words))
-    early = options.get("progress", 1.0) < options.get("warm_up", 0.0)
-    negatives = "sum" if early else options.get("negatives", "hardest")
-    return hinge(scores, batch.image, negatives, options.get("margin", MARGIN))
+    return hinge(scores, batch.image, choose_negatives(options), options.get("margin", MARGIN))
+
+
+def choose_negatives(options: Mapping[str, Any]) -> str:
+    """Which negatives count now: all of them in the share `warm_up` of the training, then those of the option `negatives`.
+
+    With random weights, the hardest negative of each pair pulls all vectors into one point, and the loss stays at 2α.
+    """
+    is_warm_up = options.get("progress", 1.0) < options.get("warm_up", 0.0)
+    return "sum" if is_warm_up else str(options.get("negatives", "hardest"))

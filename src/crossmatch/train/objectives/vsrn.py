@@ -1,55 +1,48 @@
-"""What VSRN is trained by: a caption must be found, and it must be told."""
+"""The objective of VSRN: a caption must be retrieved and generated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crossmatch.core.errors import MissingDependency
-from crossmatch.models.zoo.inputs import PAD
-from crossmatch.train.objectives.triplet import MARGIN, hinge
+from torch import Tensor
 
-try:
-    import torch  # noqa: F401 - this needs it, though only its tensors' methods are used
-except ImportError as absent:
-    raise MissingDependency("PyTorch", "models") from absent
+from crossmatch.models.zoo.inputs import PAD
+from crossmatch.train.objectives.triplet import MARGIN, choose_negatives, hinge
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from crossmatch.models.zoo.vsrn import VSRN
-    from crossmatch.train.batch import Batch
+    from crossmatch.train.data.training_set import TrainingBatch
 
 
 def generation(log_probabilities: Tensor, numbers: Tensor) -> Tensor:
-    """How surprised the decoder is by the captions: the sum over a caption's words, the mean over the captions.
+    """Negative log-likelihood of the captions: summed over words, averaged over captions.
 
         L_G = −Σ_t log p(y_t | y_t−1, V*; θ)                                                    li2019vsrn, sec. 3.4
 
-    `log_probabilities` (N, L - 1, words) are of the words after the first; `numbers` (N, L) are the words themselves. The end of a
-    caption counts as a word, what comes after it does not.
+    `log_probabilities` (N, L - 1, words) are those after each word but the last; `numbers` (N, L) are the words. The end of a
+    caption counts as a word, padding does not.
 
-    >>> even = torch.full((1, 2, 4), 0.25).log()
-    >>> round(float(generation(even, torch.tensor([[2, 3, PAD]]))), 4)        # one word among four: log 4
+    >>> import torch
+    >>> uniform = torch.full((1, 2, 4), 0.25).log()
+    >>> round(float(generation(uniform, torch.tensor([[2, 3, PAD]]))), 4)        # one word among four: log 4
     1.3863
     """
-    wanted = numbers[:, 1:]
-    said = log_probabilities.gather(2, wanted.unsqueeze(2)).squeeze(2)
-    return -(said * (wanted != PAD)).sum(dim=1).mean()
+    targets = numbers[:, 1:]
+    target_values = log_probabilities.gather(2, targets.unsqueeze(2)).squeeze(2)
+    return -(target_values * (targets != PAD)).sum(dim=1).mean()
 
 
-def vsrn(net: VSRN, batch: Batch, options: Mapping[str, Any]) -> Tensor:
-    """Matching and generation, added up with weights 1 and 1 unless the recipe says otherwise.
+def vsrn(net: VSRN, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+    """Weighted sum of matching and generation; both weights are 1 by default.
 
         L = L_M + L_G                                                                           li2019vsrn, sec. 3.4
 
-    L_M is the hinge on the hardest negatives, summed over the batch as in the released code; `matching`, `generation` are the
-    weights. `warm_up` is the share of the training in which all negatives count (see `triplet`).
+    L_M is the hinge on the hardest negatives, summed over the batch as in the released code. Options: the weights `matching` and
+    `generation`, and those of `triplet`.
     """
-    regions = net.reasoned(batch.regions)
-    scores = net.similarity(net.remembered(regions, batch.regions.real), net.texts(batch.words))
-    early = options.get("progress", 1.0) < options.get("warm_up", 0.0)
-    negatives = "sum" if early else options.get("negatives", "hardest")
-    found = hinge(scores, batch.image, negatives, options.get("margin", MARGIN))
-    told = generation(net.teller(regions, batch.regions.real, batch.words.numbers), batch.words.numbers)
-    return options.get("matching", 1.0) * found + options.get("generation", 1.0) * told  # type: ignore[no-any-return]
+    regions = net.reason(batch.regions)
+    scores = net.similarity(net.summarise(regions, batch.regions.mask), net.texts(batch.words))
+    matching_loss = hinge(scores, batch.image, choose_negatives(options), options.get("margin", MARGIN))
+    generation_loss = generation(net.teller(regions, batch.regions.mask, batch.words.numbers), batch.words.numbers)
+    return options.get("matching", 1.0) * matching_loss + options.get("generation", 1.0) * generation_loss  # type: ignore[no-any-return]

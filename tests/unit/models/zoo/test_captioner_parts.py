@@ -1,4 +1,4 @@
-"""What holds for each captioner: probabilities that add up, one truth in one go and step by step, no word from the filling."""
+"""Properties of every captioner: probabilities sum to 1, all words at once equal single steps, padding has no effect."""
 
 from __future__ import annotations
 
@@ -7,148 +7,139 @@ from itertools import product
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.captioner_parts import Attention, chosen, lstm  # noqa: E402
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, Regions, Words  # noqa: E402
+from crossmatch.models.zoo.captioner_parts import RegionAttention, lstm_step, select_items
+from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, Words
+from zoo_inputs import image_alone, names_without_gradient, naming_task, train, with_more_padding
 
 
-def stepped(net, encoded, words):
-    """The log-probability of each word, one step at a time."""
-    out, state = torch.zeros(len(words), words.numbers.shape[1] - 1), net.begin(encoded)
+def log_probabilities_by_steps(net, encoded, words):
+    out, state = torch.zeros(len(words), words.numbers.shape[1] - 1), net.initial_state(encoded)
     for at in range(words.numbers.shape[1] - 1):
-        said, state = net.step(encoded, state, words.numbers[:, at])
-        there = words.numbers[:, at + 1] != PAD
-        out[there, at] = said[there].gather(1, words.numbers[there, at + 1, None]).squeeze(1)
+        log_probabilities, state = net.step(encoded, state, words.numbers[:, at])
+        is_word = words.numbers[:, at + 1] != PAD
+        out[is_word, at] = log_probabilities[is_word].gather(1, words.numbers[is_word, at + 1, None]).squeeze(1)
     return out
 
 
 @torch.no_grad()
-def test_told_in_one_go_is_told_step_by_step(captioner, family):
+def test_all_words_at_once_equal_single_steps(captioner, family):
     net, words = captioner.net(family), captioner.texts(3, 0, 6, 1, 6)
     encoded = net.images(captioner.regions(2, 4, 1, 0, 3))
-    found = net.told(encoded, words)
-    assert found.shape == (5, 7)
-    torch.testing.assert_close(found, stepped(net, encoded, words), atol=1e-5, rtol=0)
-    assert (found[~words.real[:, 1:]] == 0).all()
-    assert (found[words.real[:, 1:]] < 0).all()
+    log_probabilities = net.word_log_probabilities(encoded, words)
+    assert log_probabilities.shape == (5, 7)
+    torch.testing.assert_close(log_probabilities, log_probabilities_by_steps(net, encoded, words), atol=1e-5, rtol=0)
+    assert (log_probabilities[~words.mask[:, 1:]] == 0).all()
+    assert (log_probabilities[words.mask[:, 1:]] < 0).all()
 
 
 @torch.no_grad()
-def test_the_probabilities_of_all_captions_sum_to_one(captioner, family):
-    """All captions of up to three words and all beginnings of three; with the unknown word, without BEGIN and PAD."""
+def test_probabilities_of_all_captions_sum_to_one(captioner, family):
+    """All captions of up to two words, and all prefixes of three; with the unknown word, without BEGIN and PAD."""
     net = captioner.net(family, words=6)
-    known = (UNKNOWN, FIRST_WORD, FIRST_WORD + 1)
-    whole = [(*said, END) for length in range(3) for said in product(known, repeat=length)]
-    rows = [(BEGIN, *said, *[PAD] * (3 - len(said))) for said in (*whole, *product(known, repeat=3))]
+    vocabulary = (UNKNOWN, FIRST_WORD, FIRST_WORD + 1)
+    captions = [(*words, END) for length in range(3) for words in product(vocabulary, repeat=length)]
+    rows = [(BEGIN, *words, *[PAD] * (3 - len(words))) for words in (*captions, *product(vocabulary, repeat=3))]
     encoded = net.images(captioner.regions(3))
-    told = net.told(chosen(encoded, torch.zeros(len(rows), dtype=torch.long)), Words(torch.tensor(rows)))
-    likely = told.double().sum(dim=1).exp()
-    assert likely.sum() == pytest.approx(1, abs=1e-6)
-    assert 0.02 < likely[: len(whole)].sum() < 0.98  # else it would say little
-    said, _ = net.step(encoded, net.begin(encoded), torch.tensor([BEGIN]))
-    assert said.exp().sum() == pytest.approx(1, abs=1e-6)
-    assert said[0].isneginf().nonzero().flatten().tolist() == [PAD, BEGIN]
+    repeated = select_items(encoded, torch.zeros(len(rows), dtype=torch.long))
+    probabilities = net.word_log_probabilities(repeated, Words(torch.tensor(rows))).double().sum(dim=1).exp()
+    assert probabilities.sum() == pytest.approx(1, abs=1e-6)
+    assert 0.02 < probabilities[: len(captions)].sum() < 0.98  # both captions and prefixes count
+    first, _ = net.step(encoded, net.initial_state(encoded), torch.tensor([BEGIN]))
+    assert first.exp().sum() == pytest.approx(1, abs=1e-6)
+    assert first[0].isneginf().nonzero().flatten().tolist() == [PAD, BEGIN]
 
 
 @torch.no_grad()
-def test_what_cannot_be_said_is_never_likely(captioner, family):
+def test_begin_inside_a_caption_has_probability_zero(captioner, family):
     net = captioner.net(family)
     encoded = net.images(captioner.regions(2))
-    assert net.told(encoded, Words(torch.tensor([[BEGIN, FIRST_WORD, BEGIN, END]])))[0, 1] == -torch.inf
+    assert net.word_log_probabilities(encoded, Words(torch.tensor([[BEGIN, FIRST_WORD, BEGIN, END]])))[0, 1] == -torch.inf
 
 
 @torch.no_grad()
-def test_neither_company_nor_filling_matters(captioner, family):
+def test_probabilities_do_not_depend_on_padding_or_batch(captioner, family):
     net, words, regions = captioner.net(family), captioner.texts(5, 2, 0), captioner.regions(1, 4, 2)
-    together = net.told(net.images(regions), words)
-    for n, k in enumerate((1, 4, 2)):
-        alone = Regions(regions.features[n : n + 1, :k], regions.real[n : n + 1, :k], regions.boxes[n : n + 1, :k])
-        one = net.told(net.images(alone), words[n : n + 1])
-        torch.testing.assert_close(one, together[n : n + 1, : one.shape[1]], atol=1e-5, rtol=0)
-    other = regions.features.masked_fill(~regions.real.unsqueeze(2), 7.0)
-    wide = Regions(torch.cat([other, other], dim=1), torch.cat([regions.real, regions.real & False], dim=1), regions.boxes)
-    torch.testing.assert_close(net.told(net.images(wide), words), together, atol=1e-5, rtol=0)
-    assert (net.told(net.images(regions[torch.tensor([1, 2, 0])]), words) - together).abs().max() > 1e-2  # it does look
+    together = net.word_log_probabilities(net.images(regions), words)
+    for n in range(3):
+        alone = net.word_log_probabilities(net.images(image_alone(regions, n)), words[n : n + 1])
+        torch.testing.assert_close(alone, together[n : n + 1, : alone.shape[1]], atol=1e-5, rtol=0)
+    padded = net.images(with_more_padding(regions, 7.0))
+    torch.testing.assert_close(net.word_log_probabilities(padded, words), together, atol=1e-5, rtol=0)
+    exchanged = net.images(regions[torch.tensor([1, 2, 0])])
+    assert (net.word_log_probabilities(exchanged, words) - together).abs().max() > 1e-2  # images have an effect
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("most", [0, 3])
-def test_an_image_without_regions_has_captions(captioner, family, most):
+def test_image_without_regions_has_caption_probabilities(captioner, family, most):
     net = captioner.net(family)
-    told = net.told(net.images(captioner.regions(0, 0, most=most)), captioner.texts(2, 4))
-    assert torch.isfinite(told).all()
-    assert told.abs().sum() > 0
+    log_probabilities = net.word_log_probabilities(net.images(captioner.regions(0, 0, most=most)), captioner.texts(2, 4))
+    assert torch.isfinite(log_probabilities).all()
+    assert log_probabilities.abs().sum() > 0
 
 
 @torch.no_grad()
-def test_no_texts_are_told_as_well(captioner, family):
+def test_no_texts_give_no_probabilities(captioner, family):
     net = captioner.net(family)
-    encoded = chosen(net.images(captioner.regions(2)), slice(0))
-    assert net.told(encoded, Words(torch.empty(0, 4, dtype=torch.long))).shape == (0, 3)
+    encoded = select_items(net.images(captioner.regions(2)), slice(0))
+    assert net.word_log_probabilities(encoded, Words(torch.empty(0, 4, dtype=torch.long))).shape == (0, 3)
 
 
-def test_dropout_is_for_training_and_not_for_what_is_seen(captioner, family):
+def test_dropout_applies_in_training_and_not_to_encoded_images(captioner, family):
     net, regions, words = captioner.net(family, dropout=0.5), captioner.regions(2, 3), captioner.texts(3, 4)
     with torch.no_grad():
-        quiet = net.told(net.images(regions), words)
-        torch.testing.assert_close(net.told(net.images(regions), words), quiet, atol=0, rtol=0)
-        seen = net.images(regions)
+        encoded = net.images(regions)
+        assert torch.equal(*(net.word_log_probabilities(encoded, words) for _ in range(2)))
         net.train()
-        for one, other in zip(net.images(regions), seen, strict=True):
-            assert torch.equal(one, other)
-        first, again = (net.told(seen, words) for _ in range(2))
-        steps = [net.step(seen, net.begin(seen), torch.tensor([BEGIN, BEGIN]))[0] for _ in range(2)]
-    assert not torch.equal(first, again)
+        for in_training, in_evaluation in zip(net.images(regions), encoded, strict=True):
+            assert torch.equal(in_training, in_evaluation)
+        assert not torch.equal(*(net.word_log_probabilities(encoded, words) for _ in range(2)))
+        steps = [net.step(encoded, net.initial_state(encoded), torch.tensor([BEGIN, BEGIN]))[0] for _ in range(2)]
     assert not torch.equal(*steps)
 
 
-def test_every_weight_learns(captioner, family):
+def test_every_weight_has_a_gradient(captioner, family):
     net, words = captioner.net(family).train(), captioner.texts(5, 7, 6, 4)
-    net.told(net.images(captioner.regions(4, 5, 3, 2)), words).sum().backward()
-    silent = [name for name, p in net.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert silent == []
+    net.word_log_probabilities(net.images(captioner.regions(4, 5, 3, 2)), words).sum().backward()
+    assert names_without_gradient(net) == []
     assert all(torch.isfinite(p.grad).all() for p in net.parameters())
 
 
-def test_the_gradient_in_one_go_is_that_of_the_steps(captioner, family):
+def test_gradient_of_all_words_at_once_is_that_of_single_steps(captioner, family):
     net, regions, words = captioner.net(family), captioner.regions(2, 4, 3), captioner.texts(4, 1, 5)
-    found = torch.autograd.grad(net.told(net.images(regions), words).sum(), list(net.parameters()))
-    slow = torch.autograd.grad(stepped(net, net.images(regions), words).sum(), list(net.parameters()))
-    for one, other in zip(found, slow, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    gradients = torch.autograd.grad(net.word_log_probabilities(net.images(regions), words).sum(), list(net.parameters()))
+    by_steps = torch.autograd.grad(log_probabilities_by_steps(net, net.images(regions), words).sum(), list(net.parameters()))
+    for gradient, expected in zip(gradients, by_steps, strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_it_learns_to_name_what_it_sees(captioner, family):
-    """Eight kinds of regions, a word for each; two in an image, named in the order of the words. log 12 = 2.5 nats at random."""
-    kinds = torch.randn(8, 6)
-    sets = torch.combinations(torch.arange(8), 2)[torch.randperm(28)[:20]]
-    regions = Regions(kinds[sets] + 0.05 * torch.randn(20, 2, 6), torch.ones(20, 2, dtype=torch.bool), torch.zeros(20, 2, 4))
-    ends = torch.tensor([[BEGIN, END]]).expand(20, 2)
-    words = Words(torch.cat([ends[:, :1], sets + FIRST_WORD, ends[:, 1:]], dim=1))
-    net = captioner.net(family, dimensions=16, dropout=0.1).train()
-    optimiser = torch.optim.Adam(net.parameters(), 1e-2)
-    for _ in range(80):
-        optimiser.zero_grad()
-        (-net.told(net.images(regions), words).mean()).backward()
-        optimiser.step()
+def cross_entropy(net, batch, options):
+    return -net.word_log_probabilities(net.images(batch.regions), batch.words).mean()
+
+
+def test_captioner_learns_to_name_regions(captioner, family):
+    """An untrained captioner needs log 12 = 2.5 nats for a word."""
+    batch = naming_task()
+    net = train(captioner.net(family, dimensions=16, dropout=0.1), cross_entropy, batch, 1e-2, 80)
     with torch.no_grad():
-        assert -net.eval().told(net.images(regions), words).mean() < 0.5
+        assert cross_entropy(net, batch, {}) < 0.5
 
 
 @torch.no_grad()
-def test_attention_is_a_mean_of_the_real_regions(captioner):
-    attention, regions, hidden = Attention(6, 4, 5), captioner.regions(3, 1, 0, most=4), torch.randn(3, 4)
-    found = attention(attention.seen(regions.features, regions.real), hidden)
+def test_attention_is_a_weighted_mean_without_padding(captioner):
+    attention, regions, hidden = RegionAttention(6, 4, 5), captioner.regions(3, 1, 0, most=4), torch.randn(3, 4)
+    attended = attention(attention.add_keys(regions.features, regions.mask), hidden)
     for n, k in enumerate((3, 1, 0)):
         scores = [attention.weight(torch.tanh(attention.region(v) + attention.state(hidden[n]))) for v in regions.features[n, :k]]
         weights = torch.cat([*scores, torch.empty(0)]).softmax(dim=0)
-        slow = sum((w * v for w, v in zip(weights, regions.features[n], strict=False)), torch.zeros(6))
-        torch.testing.assert_close(found[n], slow, atol=1e-6, rtol=0)
+        expected = sum((w * v for w, v in zip(weights, regions.features[n], strict=False)), torch.zeros(6))
+        torch.testing.assert_close(attended[n], expected, atol=1e-6, rtol=0)
 
 
 @torch.no_grad()
-def test_the_lstm_is_pytorchs():
-    theirs, hidden, cell, given = torch.nn.LSTMCell(3, 4), torch.randn(2, 4), torch.randn(2, 4), torch.randn(2, 3)
-    order = torch.arange(16).view(4, 4)[[0, 1, 3, 2]].flatten()  # theirs are input, forget, candidate, output
-    gates = given @ theirs.weight_ih.T + hidden @ theirs.weight_hh.T + theirs.bias_ih + theirs.bias_hh
-    for one, other in zip(lstm(gates[:, order], cell), theirs(given, (hidden, cell)), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+def test_lstm_step_equals_pytorch():
+    theirs, hidden, cell, inputs = torch.nn.LSTMCell(3, 4), torch.randn(2, 4), torch.randn(2, 4), torch.randn(2, 3)
+    order = torch.arange(16).view(4, 4)[[0, 1, 3, 2]].flatten()  # order of PyTorch: input, forget, candidate, output
+    gates = inputs @ theirs.weight_ih.T + hidden @ theirs.weight_hh.T + theirs.bias_ih + theirs.bias_hh
+    for values, expected in zip(lstm_step(gates[:, order], cell), theirs(inputs, (hidden, cell)), strict=True):
+        torch.testing.assert_close(values, expected, atol=1e-6, rtol=0)

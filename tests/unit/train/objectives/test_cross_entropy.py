@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words  # noqa: E402
-from crossmatch.models.zoo.show_att_tell import ShowAttTell, ShowAttTellConfig  # noqa: E402
-from crossmatch.models.zoo.show_tell import ShowTell, ShowTellConfig  # noqa: E402
-from crossmatch.models.zoo.up_down import UpDown, UpDownConfig  # noqa: E402
-from crossmatch.train.batch import Batch  # noqa: E402
-from crossmatch.train.dual import reproducible  # noqa: E402
-from crossmatch.train.objectives.cross_entropy import cross_entropy, per_word  # noqa: E402
+from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words
+from crossmatch.models.zoo.show_att_tell import ShowAttTell, ShowAttTellConfig
+from crossmatch.models.zoo.show_tell import ShowTell, ShowTellConfig
+from crossmatch.models.zoo.up_down import UpDown, UpDownConfig
+from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives.cross_entropy import cross_entropy, mean_word_loss
+from crossmatch.train.reproducibility import reproducible
 
 NUMBERS = torch.tensor([[BEGIN, 5, 6, END, PAD], [BEGIN, END, PAD, PAD, PAD], [BEGIN, 4, 4, 8, END]])
 NETS = {
@@ -30,7 +30,7 @@ def _seeded():
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_it_is_the_mean_over_the_words_of_all_captions(name):
+def test_loss_is_the_mean_over_all_words(name):
     """Word by word, END included, each word of the batch the same; the empty caption is one word long."""
     net = NETS[name]().double().eval()
     regions = Regions(torch.randn(3, 4, 6).double(), torch.ones(3, 4, dtype=torch.bool), torch.zeros(3, 4, 4))
@@ -38,19 +38,19 @@ def test_it_is_the_mean_over_the_words_of_all_captions(name):
     with torch.no_grad():
         for n, row in enumerate(NUMBERS.tolist()):
             encoded = net.images(regions[n : n + 1])
-            state = net.begin(encoded)
+            state = net.initial_state(encoded)
             for before, word in pairwise(row):
                 if word == PAD:
                     break
-                said, state = net.step(encoded, state, torch.tensor([before]))
-                total, words = total - float(said[0, word]), words + 1
-        found = cross_entropy(net, Batch(regions, Words(NUMBERS), torch.arange(3)), {})
+                log_probabilities, state = net.step(encoded, state, torch.tensor([before]))
+                total, words = total - float(log_probabilities[0, word]), words + 1
+        loss = cross_entropy(net, TrainingBatch(regions, Words(NUMBERS), torch.arange(3)), {})
     assert words == 8
-    assert float(found) == pytest.approx(total / words, rel=1e-12)
+    assert float(loss) == pytest.approx(total / words, rel=1e-12)
 
 
-def test_filling_does_not_count():
-    told = torch.randn(3, 4) * (NUMBERS[:, 1:] != PAD)
-    wider = torch.cat([told, torch.zeros(3, 2)], dim=1)
+def test_padding_does_not_count():
+    log_probabilities = torch.randn(3, 4) * (NUMBERS[:, 1:] != PAD)
+    wider = torch.cat([log_probabilities, torch.zeros(3, 2)], dim=1)
     filled = torch.cat([NUMBERS, torch.full((3, 2), PAD)], dim=1)
-    assert torch.equal(per_word(told, NUMBERS), per_word(wider, filled))
+    assert torch.equal(mean_word_loss(log_probabilities, NUMBERS), mean_word_loss(wider, filled))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from crossmatch.core.errors import WrongWords
+from crossmatch.data.errors import UsageError
 
 torch = pytest.importorskip("torch")
-from crossmatch.train.batch import Batch  # noqa: E402
-from crossmatch.train.objectives.dual_encoder import bidirectional, sampled_softmax  # noqa: E402
+from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives.dual_encoder import bidirectional, sampled_softmax
 
 
 def equation_1(left, right):
@@ -38,12 +38,12 @@ vectors = st.tuples(st.integers(2, 6), st.integers(1, 4)).flatmap(
 
 
 @given(vectors)
-def test_equation_1_is_the_loop(both):
-    left, right = (torch.from_numpy(each) for each in both)
+def test_bidirectional_equals_equation_1(both):
+    left, right = (torch.from_numpy(values) for values in both)
     assert float(bidirectional(left @ right.T)) == pytest.approx(equation_1(left.tolist(), right.tolist()), abs=1e-9)
 
 
-def test_the_pair_itself_is_not_in_the_denominator():
+def test_pair_itself_is_not_in_the_denominator():
     scores = torch.tensor([[5.0, 1.0], [2.0, 7.0]], dtype=torch.float64)
     # with two pairs each sum over j has one term, and the logarithm undoes its exponential
     assert float(bidirectional(scores)) == pytest.approx((-5 + 1 - 7 + 2) / 2 + (-5 + 2 - 7 + 1) / 2)
@@ -62,12 +62,12 @@ NET = SimpleNamespace(images=lambda x: 2 * x, texts=lambda x: 3 * x, similarity=
 def batch():
     seed = torch.Generator().manual_seed(1)
     regions, words, others = torch.randn(3, 4, 5, generator=seed, dtype=torch.float64)
-    return Batch(regions, words, torch.arange(4), others)
+    return TrainingBatch(regions, words, torch.arange(4), others)
 
 
 def test_equation_2_adds_the_tasks(batch):
     images, texts, others = (
-        (factor * each).tolist() for factor, each in zip((2, 3, 3), (batch.regions, batch.words, batch.others), strict=True)
+        (factor * values).tolist() for factor, values in zip((2, 3, 3), (batch.regions, batch.words, batch.others), strict=True)
     )
     i2t, t2t = equation_1(images, texts), equation_1(texts, others)
     assert float(sampled_softmax(NET, batch, {"task": "i2t"})) == pytest.approx(i2t)
@@ -76,15 +76,15 @@ def test_equation_2_adds_the_tasks(batch):
     assert float(sampled_softmax(NET, batch, {"task": "t2t+i2t", "weight": 0.25})) == pytest.approx(i2t + 0.25 * t2t)
 
 
-def test_texts_alone_need_no_images(batch):
+def test_t2t_needs_no_images(batch):
     blind = SimpleNamespace(texts=NET.texts, similarity=NET.similarity)
     assert torch.isfinite(sampled_softmax(blind, batch, {"task": "t2t"}))
 
 
-def test_what_cannot_be_done_is_said(batch):
-    with pytest.raises(WrongWords, match="i2t, t2t, t2t\\+i2t was expected"):
+def test_invalid_tasks_and_batches_are_refused(batch):
+    with pytest.raises(UsageError, match="expected one of i2t, t2t"):
         sampled_softmax(NET, batch, {"task": "i2i"})
-    with pytest.raises(WrongWords, match='pairs = "captions"'):
-        sampled_softmax(NET, Batch(batch.regions, batch.words, batch.image), {"task": "t2t+i2t"})
-    with pytest.raises(WrongWords, match="no negatives"):
-        sampled_softmax(NET, Batch(batch.regions[:1], batch.words[:1], batch.image[:1]), {})
+    with pytest.raises(UsageError, match='pairs = "captions"'):
+        sampled_softmax(NET, TrainingBatch(batch.regions, batch.words, batch.image), {"task": "t2t+i2t"})
+    with pytest.raises(UsageError, match="no negatives"):
+        sampled_softmax(NET, TrainingBatch(batch.regions[:1], batch.words[:1], batch.image[:1]), {})

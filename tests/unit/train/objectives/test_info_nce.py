@@ -9,17 +9,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 
-from crossmatch.core.errors import WrongWords  # noqa: E402
-from crossmatch.models.zoo.inputs import Words  # noqa: E402
-from crossmatch.train.batch import Batch, Negatives  # noqa: E402
-from crossmatch.train.losses import symmetric_contrastive  # noqa: E402
-from crossmatch.train.objectives.info_nce import contrastive, info_nce  # noqa: E402
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossmatch.data.errors import UsageError
+from crossmatch.models.zoo.inputs import Words
+from crossmatch.train.data.training_set import HardNegatives, TrainingBatch
+from crossmatch.train.objectives.info_nce import contrastive, info_nce
 
 
-def surprise(own, all_of_them):
+def negative_log_softmax(own, all_of_them):
     """−log of the softmax of one among several."""
     top = max(all_of_them)
     return top + math.log(sum(math.exp(s - top) for s in all_of_them)) - own
@@ -27,8 +27,8 @@ def surprise(own, all_of_them):
 
 def in_batch(s, pairs):
     """radford2021clip, fig. 3: B images and B texts; each image against all texts, each text against all images, averaged."""
-    images = [surprise(s(i, i), [s(i, j) for j in range(pairs)]) for i in range(pairs)]
-    texts = [surprise(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
+    images = [negative_log_softmax(s(i, i), [s(i, j) for j in range(pairs)]) for i in range(pairs)]
+    texts = [negative_log_softmax(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
     return (sum(images) / pairs + sum(texts) / pairs) / 2
 
 
@@ -37,8 +37,11 @@ def hard_texts(s, pairs):
 
     miranda2024bivlc, app. E.3, after yuksekgonul2023when. Text j + B is the negative of pair j.
     """
-    images = [surprise(s(i, i), [s(i, j) for j in range(pairs)] + [s(i, j + pairs) for j in range(pairs)]) for i in range(pairs)]
-    texts = [surprise(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
+    images = [
+        negative_log_softmax(s(i, i), [s(i, j) for j in range(pairs)] + [s(i, j + pairs) for j in range(pairs)])
+        for i in range(pairs)
+    ]
+    texts = [negative_log_softmax(s(i, i), [s(j, i) for j in range(pairs)]) for i in range(pairs)]
     return (sum(images) / pairs + sum(texts) / pairs) / 2
 
 
@@ -48,7 +51,7 @@ def hard_pairs(s, pairs):
 
 
 def batch_of(pairs, kind, generator, twice=False):
-    """Images and texts are vectors; what a batch says of them."""
+    """A batch of random image vectors, with numbered texts and hard negatives."""
     image = torch.randint(0, max(1, pairs - 1), (pairs,), generator=generator) if twice else torch.arange(pairs)
 
     def vectors(n=pairs):
@@ -60,12 +63,12 @@ def batch_of(pairs, kind, generator, twice=False):
     negatives = None
     if kind != "none":
         shown = (vectors(), 100 + torch.arange(pairs)) if kind == "pairs" else (None, None)
-        negatives = Negatives(words(50), *shown)
+        negatives = HardNegatives(words(50), *shown)
     owner = (
         image if kind == "none" else torch.cat([image, torch.full((pairs,), -1) if kind == "texts" else 100 + torch.arange(pairs)])
     )
-    seen = owner if kind == "pairs" else image
-    return Batch(vectors(), words(0), image, negatives=negatives, known=seen[:, None] == owner[None])
+    image_ids = owner if kind == "pairs" else image
+    return TrainingBatch(vectors(), words(0), image, negatives=negatives, true_pairs=image_ids[:, None] == owner[None])
 
 
 def net_of(generator, scale=3.0):
@@ -87,19 +90,19 @@ def scores_of(net, batch):
 SLOW = {"none": in_batch, "texts": hard_texts, "pairs": hard_pairs}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31), st.sampled_from(["left-out", "negatives"]))
-def test_the_losses_are_those_of_the_loops(pairs, kind, seed, same):
-    """Where no pair is known to be true, both ways to treat these are as published."""
+def test_losses_equal_loops(pairs, kind, seed, same):
+    """Without further true pairs, both values of `same` give the published loss."""
     generator = torch.Generator().manual_seed(seed)
     batch, net = batch_of(pairs, kind, generator), net_of(generator)
-    found = contrastive(net, batch, {"same": same})
-    assert float(found) == pytest.approx(SLOW[kind](scores_of(net, batch), pairs), rel=1e-9)
+    loss = contrastive(net, batch, {"same": same})
+    assert float(loss) == pytest.approx(SLOW[kind](scores_of(net, batch), pairs), rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31))
-def test_the_same_image_twice_is_left_out_of_the_sums_or_pushed_away_as_published(pairs, kind, seed):
+def test_repeated_image_is_left_out_or_a_negative(pairs, kind, seed):
     generator = torch.Generator().manual_seed(seed)
     batch, net = batch_of(pairs, kind, generator, twice=True), net_of(generator)
     s = scores_of(net, batch)
@@ -107,27 +110,28 @@ def test_the_same_image_twice_is_left_out_of_the_sums_or_pushed_away_as_publishe
     image = batch.image.tolist()
 
     def masked(i, j):
-        known = i != j and i < pairs and j < pairs and image[i] == image[j]
-        return -math.inf if known else s(i, j)
+        is_true = i != j and i < pairs and j < pairs and image[i] == image[j]
+        return -math.inf if is_true else s(i, j)
 
     assert float(contrastive(net, batch, {})) == pytest.approx(SLOW[kind](masked, pairs), rel=1e-9)
 
 
-def test_what_is_known_to_be_true_is_no_negative():
-    """A negative caption may be what another image is described by: image 1 has one rival less."""
-    known = torch.tensor([[True, False, False], [False, True, True]])
-    loss = info_nce(torch.zeros(2, 3), known)
+def test_true_pairs_are_not_negatives():
+    """A negative caption may be true of another image: image 1 has one negative less."""
+    true_pairs = torch.tensor([[True, False, False], [False, True, True]])
+    loss = info_nce(torch.zeros(2, 3), true_pairs)
     assert float(loss) == pytest.approx(((math.log(3) + math.log(2)) / 2 + math.log(2)) / 2)
 
 
-def test_in_batch_is_clips_loss():
+def test_in_batch_loss_is_that_of_clip():
     generator = torch.Generator().manual_seed(1)
     images, texts = (torch.nn.functional.normalize(torch.randn(5, 4, generator=generator), dim=1) for _ in range(2))
     scale = torch.tensor(14.0)
-    torch.testing.assert_close(info_nce(scale * images @ texts.T), symmetric_contrastive(images, texts, scale))
+    scores, own, cross_entropy = scale * images @ texts.T, torch.arange(5), torch.nn.functional.cross_entropy
+    torch.testing.assert_close(info_nce(scores), (cross_entropy(scores, own) + cross_entropy(scores.T, own)) / 2)
 
 
-def test_a_hard_text_looks_for_no_image_and_a_hard_pair_does():
+def test_hard_text_has_no_image_of_its_own():
     scores = torch.zeros(4, 4, requires_grad=True)
     info_nce(scores[:2]).backward()
     assert (scores.grad[:2, 2:] > 0).all()  # pushed away from the images
@@ -137,10 +141,10 @@ def test_a_hard_text_looks_for_no_image_and_a_hard_pair_does():
     assert (scores.grad.diagonal() < 0).all()
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_batch_and_option_are_refused():
     generator = torch.Generator().manual_seed(3)
     batch, net = batch_of(1, "none", generator), net_of(generator)
-    with pytest.raises(WrongWords, match="a batch of one pair"):
+    with pytest.raises(UsageError, match="batch of one pair"):
         contrastive(net, batch, {})
-    with pytest.raises(WrongWords, match="left-out, negatives"):
+    with pytest.raises(UsageError, match="left-out, negatives"):
         contrastive(net, batch_of(2, "none", generator), {"same": "positives"})

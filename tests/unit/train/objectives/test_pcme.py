@@ -1,4 +1,4 @@
-"""PCME's losses against loops, that they teach, and that what is said of many is taken to be vague."""
+"""PCME's losses against loops, and the effect of training: retrieval, and uncertainty of vague captions."""
 
 from __future__ import annotations
 
@@ -8,26 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words  # noqa: E402
-from crossmatch.models.zoo.pcme import PCME, Gaussian, PCMEConfig, sampled  # noqa: E402
-from crossmatch.train.batch import Batch  # noqa: E402
-from crossmatch.train.objectives import pcme as module  # noqa: E402
-from crossmatch.train.objectives.pcme import divergence, pcme, soft_contrastive, uniformity  # noqa: E402
+from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words
+from crossmatch.models.zoo.pcme import PCME, Gaussian, PCMEConfig, draw_samples
+from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives import pcme as module
+from crossmatch.train.objectives.pcme import divergence, pcme, soft_contrastive, uniformity
 
 KINDS, COLOURS = 5, 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small products gain nothing from a second thread, and on a busy machine each waits for it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def things(n, seed, vague=0.5):
-    """Images of one coloured thing and its surroundings; captions name its kind, and its colour unless they are vague."""
+def coloured_objects(n, seed, vague=0.5):
+    """Images of a coloured object and background; captions name its kind and, unless they are vague, its colour."""
     generator = torch.Generator().manual_seed(seed)
     kind, colour = (torch.randint(0, most, (n,), generator=generator) for most in (KINDS, COLOURS))
     one_hot = torch.nn.functional.one_hot
@@ -36,7 +27,9 @@ def things(n, seed, vague=0.5):
     full = torch.rand(n, generator=generator) >= vague
     second = torch.where(full, FIRST_WORD + KINDS + colour, END)
     rows = torch.stack([torch.full((n,), BEGIN), FIRST_WORD + kind, second, torch.where(full, END, 0)], dim=1)
-    return Batch(Regions(features, torch.ones(n, 2, dtype=torch.bool), torch.zeros(n, 2, 4)), Words(rows), torch.arange(n)), full
+    return TrainingBatch(
+        Regions(features, torch.ones(n, 2, dtype=torch.bool), torch.zeros(n, 2, 4)), Words(rows), torch.arange(n)
+    ), full
 
 
 def net_of(**sizes):
@@ -51,14 +44,14 @@ def soft_contrastive_by_loops(images, texts, matched, scale, shift):
         for t, text in enumerate(texts):
             p = 0.0
             for z in image:
-                for other in text:
-                    x = -scale * math.sqrt(math.dist(z, other) ** 2 + 1e-6) + shift
+                for w in text:
+                    x = -scale * math.sqrt(math.dist(z, w) ** 2 + 1e-6) + shift
                     p += math.exp(x) / (math.exp(x) + math.exp(-x)) / (len(image) * len(text))
             total -= math.log(p if matched[i][t] else 1 - p)
     return total
 
 
-def test_the_soft_contrastive_loss_is_that_of_the_loops():
+def test_soft_contrastive_loss_equals_loops():
     generator = torch.Generator().manual_seed(1)
     images, texts = (torch.randn(n, j, 4, generator=generator, dtype=torch.float64) for n, j in ((3, 4), (5, 2)))
     matched = torch.rand(3, 5, generator=generator) < 0.4
@@ -67,7 +60,7 @@ def test_the_soft_contrastive_loss_is_that_of_the_loops():
     assert soft_contrastive(images, texts, matched, a, b).item() == pytest.approx(slow, abs=1e-9)
 
 
-def test_the_soft_contrastive_loss_is_finite_with_a_gradient_where_no_probability_is():
+def test_soft_contrastive_loss_is_finite_for_distant_samples():
     far, same = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
     far[0] = 300.0
     far.requires_grad_()
@@ -78,7 +71,7 @@ def test_the_soft_contrastive_loss_is_finite_with_a_gradient_where_no_probabilit
     assert far.grad[0].abs().min() > 0.1
 
 
-def test_the_divergence_is_that_of_the_loops_and_of_torch():
+def test_divergence_equals_loops_and_torch():
     generator = torch.Generator().manual_seed(2)
     items = Gaussian(*torch.randn(2, 3, 5, generator=generator, dtype=torch.float64))
     slow = sum(
@@ -91,29 +84,29 @@ def test_the_divergence_is_that_of_the_loops_and_of_torch():
     assert divergence(items).item() == pytest.approx(slow, abs=1e-9) == pytest.approx(peer.item(), abs=1e-9)
 
 
-def test_uniformity_is_that_of_the_loops_and_lower_for_what_is_spread():
+def test_uniformity_equals_loops():
     points = torch.randn(6, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     terms = [math.exp(-2 * math.dist(x, y) ** 2) for n, x in enumerate(points.tolist()) for y in points[:n].tolist()]
     assert uniformity(points).item() == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-9)
     assert uniformity(3 * points).item() < uniformity(points).item() < uniformity(0 * points).item() == pytest.approx(0.0)
 
 
-def test_the_loss_is_the_sum_of_its_terms_and_captions_of_one_image_belong_together():
-    net, (batch, _) = net_of(scale=0.5, shift=2.0), things(5, seed=4)
-    batch = Batch(batch.regions, batch.words, torch.tensor([0, 1, 0, 2, 3]))
-    seen, said = net.images(batch.regions), net.texts(batch.words)
+def test_loss_is_the_sum_of_its_terms():
+    net, (batch, _) = net_of(scale=0.5, shift=2.0), coloured_objects(5, seed=4)
+    batch = TrainingBatch(batch.regions, batch.words, torch.tensor([0, 1, 0, 2, 3]))
+    images, texts = net.images(batch.regions), net.texts(batch.words)
     torch.manual_seed(7)
     loss = pcme(net, batch, {"samples": 3, "kl": 0.1, "uniformity": 2.0}).item()
     torch.manual_seed(7)
-    drawn = [sampled(items, torch.randn(5, 3, 16)) for items in (seen, said)]
+    drawn = [draw_samples(items, torch.randn(5, 3, 16)) for items in (images, texts)]
     matched = [[a == b for b in batch.image.tolist()] for a in batch.image.tolist()]
     slow = 2 * soft_contrastive_by_loops(drawn[0].tolist(), drawn[1].tolist(), matched, 0.5, 2.0)
-    slow += 0.1 * (divergence(seen) + divergence(said)).item() + 2.0 * uniformity(torch.cat(drawn).flatten(0, 1)).item()
+    slow += 0.1 * (divergence(images) + divergence(texts)).item() + 2.0 * uniformity(torch.cat(drawn).flatten(0, 1)).item()
     assert loss == pytest.approx(slow, rel=1e-4)  # single precision, hundreds of terms
 
 
-def test_published_weights_are_the_default():
-    net, (batch, _) = net_of(), things(5, seed=4)
+def test_defaults_are_the_published_weights():
+    net, (batch, _) = net_of(), coloured_objects(5, seed=4)
     losses = []
     for options in ({}, {"samples": 7, "kl": 1e-5, "uniformity": 0.0}):
         torch.manual_seed(7)
@@ -124,7 +117,7 @@ def test_published_weights_are_the_default():
 
 
 def test_every_weight_has_a_gradient():
-    net, (batch, _) = net_of(), things(16, seed=5)
+    net, (batch, _) = net_of(), coloured_objects(16, seed=5)
     pcme(net, batch, {"uniformity": 1.0}).backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
@@ -134,35 +127,35 @@ def test_every_weight_has_a_gradient():
 
 @pytest.fixture(scope="module")
 def trained():
-    """Trained for a few seconds on things of 5 kinds and 4 colours; half of the captions do not say the colour."""
+    """Trained on objects of 5 kinds and 4 colours; half of the captions do not name the colour."""
     net = net_of(log_sigma=-2.0, scale=5.0, shift=5.0)
     optimiser = torch.optim.Adam(net.parameters(), 5e-3)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for step in range(150):
             optimiser.zero_grad()
-            pcme(net, things(32, seed=step)[0], {}).backward()
+            pcme(net, coloured_objects(32, seed=step)[0], {}).backward()
             optimiser.step()
     return net.eval()
 
 
 @pytest.mark.parametrize("retrieval", ["means", "probability"])
-def test_it_learns_which_caption_is_whose(trained, retrieval):
+def test_training_beats_chance(trained, retrieval):
     """Full captions against one image of each of the 20 kinds and colours: chance is 1 of 20."""
     net = PCME(PCMEConfig(**{**vars(trained.config), "retrieval": retrieval}))
     net.load_state_dict(trained.state_dict())
-    batch, _ = things(400, seed=1000, vague=0.0)
+    batch, _ = coloured_objects(400, seed=1000, vague=0.0)
     label = batch.words.numbers[:, 1] * 100 + batch.words.numbers[:, 2]
-    one_of_each = torch.tensor([label.tolist().index(each) for each in sorted(set(label.tolist()))])
+    one_of_each = torch.tensor([label.tolist().index(value) for value in sorted(set(label.tolist()))])
     assert len(one_of_each) == KINDS * COLOURS
     with torch.inference_mode():
         scores = net.similarity(net.images(batch.regions[one_of_each]), net.texts(batch.words[one_of_each]))
     own = torch.arange(len(scores))
-    assert min((scores.argmax(dim=way) == own).float().mean().item() for way in (0, 1)) > 0.5
+    assert min((scores.argmax(dim=axis) == own).float().mean().item() for axis in (0, 1)) > 0.5
 
 
-def test_what_could_be_said_of_many_images_is_taken_to_be_vague(trained):
-    batch, full = things(400, seed=2000)
+def test_vague_captions_are_uncertain(trained):
+    batch, full = coloured_objects(400, seed=2000)
     with torch.inference_mode():
-        found = trained.uncertainty(trained.texts(batch.words))
-    assert found[~full].mean() > found[full].mean()
+        uncertainty = trained.uncertainty(trained.texts(batch.words))
+    assert uncertainty[~full].mean() > uncertainty[full].mean()

@@ -1,4 +1,4 @@
-"""PVSE's losses against loops, and that they teach."""
+"""PVSE's losses against loops, and the effect of training."""
 
 from __future__ import annotations
 
@@ -8,35 +8,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words  # noqa: E402
-from crossmatch.models.zoo.pvse import PVSE, PVSEConfig  # noqa: E402
-from crossmatch.train.batch import Batch  # noqa: E402
-from crossmatch.train.objectives.pvse import diversity, mean_hinge, mmd, pvse  # noqa: E402
-from crossmatch.train.objectives.triplet import hinge  # noqa: E402
+from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words
+from crossmatch.models.zoo.pvse import PVSE, PVSEConfig
+from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives.pvse import diversity, mean_hinge, mmd, pvse
+from crossmatch.train.objectives.triplet import hinge
 
 KINDS = 6
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small products gain nothing from a second thread, and on a busy machine each waits for it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def things(n, seed):
-    """Images of one to three things out of six, and captions that name one or two of them: two may mean the same."""
+def objects(n, seed):
+    """Images of one to three objects of six kinds, and captions that name one or two of them; captions may be equal."""
     generator = torch.Generator().manual_seed(seed)
     count = torch.randint(1, 4, (n,), generator=generator)
     kind = torch.stack([torch.randperm(KINDS, generator=generator)[:3] for _ in range(n)])
     real = torch.arange(3) < count[:, None]
     features = torch.nn.functional.one_hot(kind, KINDS).float() + 0.1 * torch.randn(n, 3, KINDS, generator=generator)
-    named = kind[:, :2] + FIRST_WORD
+    words = kind[:, :2] + FIRST_WORD
     two = count > 1
-    rows = torch.stack([torch.full((n,), BEGIN), named[:, 0], torch.where(two, named[:, 1], END), torch.where(two, END, 0)], dim=1)
-    return Batch(Regions(features * real[..., None], real, torch.zeros(n, 3, 4)), Words(rows), torch.arange(n))
+    rows = torch.stack([torch.full((n,), BEGIN), words[:, 0], torch.where(two, words[:, 1], END), torch.where(two, END, 0)], dim=1)
+    return TrainingBatch(Regions(features * real[..., None], real, torch.zeros(n, 3, 4)), Words(rows), torch.arange(n))
 
 
 def net_of(embeddings):
@@ -48,7 +39,7 @@ def net_of(embeddings):
 
 
 def multiple_instance_by_loops(images, texts, image, margin):
-    """What the hardest negative costs, in both directions, as the mean over pairs; the closest vectors of two items decide."""
+    """Mean hinge on the hardest negative, in both directions; the score of two items is that of their closest vectors."""
 
     def s(i, t):
         return max(sum(a * b for a, b in zip(x, y, strict=True)) for x in images[i] for y in texts[t])
@@ -83,20 +74,20 @@ def mmd_by_loops(x, y, gamma, power):
     return mean(x, x) - 2 * mean(x, y) + mean(y, y)
 
 
-def test_diversity_is_that_of_the_loops():
+def test_diversity_equals_loops():
     guided = torch.rand(5, 3, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert diversity(guided).item() == pytest.approx(diversity_by_loops(guided.tolist()), abs=1e-12)
     assert diversity(guided * 9).item() == pytest.approx(diversity(guided).item())
 
 
-def test_diversity_has_a_gradient_where_nothing_is_alike():
+def test_diversity_has_a_gradient_for_orthogonal_rows():
     rows = torch.eye(3)[None].requires_grad_()
     diversity(rows).backward()
     assert rows.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("power", [1, 2])
-def test_the_discrepancy_is_that_of_the_loops_and_none_for_equal_sets(power):
+def test_mmd_equals_loops_and_is_zero_for_equal_sets(power):
     generator = torch.Generator().manual_seed(2)
     x, y = (torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (6, 9))
     assert mmd(x, y, 0.5, power).item() == pytest.approx(mmd_by_loops(x.tolist(), y.tolist(), 0.5, power), abs=1e-12)
@@ -104,20 +95,20 @@ def test_the_discrepancy_is_that_of_the_loops_and_none_for_equal_sets(power):
     assert mmd(x, x + 1, 0.5, power).item() > 0.05
 
 
-def test_the_discrepancy_has_a_gradient_where_vectors_meet():
+def test_mmd_has_a_gradient_for_equal_vectors():
     x = torch.ones(3, 4, requires_grad=True)
     mmd(x, torch.ones(3, 4)).backward()
     assert x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("embeddings", [2, 3])
-def test_the_loss_is_the_sum_of_its_terms(embeddings):
-    net, batch = net_of(embeddings), things(7, seed=3)
-    batch = Batch(batch.regions, batch.words, torch.tensor([0, 1, 2, 0, 3, 4, 5]))
-    seen, said = net.image_senses(batch.regions), net.text_senses(batch.words)
-    hinged = multiple_instance_by_loops(seen.embedded.tolist(), said.embedded.tolist(), batch.image.tolist(), 0.1)
-    apart = diversity_by_loops(seen.guided.tolist()) + diversity_by_loops(said.guided.tolist())
-    away = mmd_by_loops(seen.embedded.flatten(0, 1).tolist(), said.embedded.flatten(0, 1).tolist(), 0.5, 1)
+def test_loss_is_the_sum_of_its_terms(embeddings):
+    net, batch = net_of(embeddings), objects(7, seed=3)
+    batch = TrainingBatch(batch.regions, batch.words, torch.tensor([0, 1, 2, 0, 3, 4, 5]))
+    images, texts = net.image_senses(batch.regions), net.text_senses(batch.words)
+    hinged = multiple_instance_by_loops(images.embedded.tolist(), texts.embedded.tolist(), batch.image.tolist(), 0.1)
+    apart = diversity_by_loops(images.guided.tolist()) + diversity_by_loops(texts.guided.tolist())
+    away = mmd_by_loops(images.embedded.flatten(0, 1).tolist(), texts.embedded.flatten(0, 1).tolist(), 0.5, 1)
     published = pvse(net, batch, {}).item()
     assert published == pytest.approx(hinged + 0.1 * apart + 0.01 * away, abs=1e-5)
     assert pvse(net, batch, {"diversity": 0.0, "mmd": 0.0}).item() == pytest.approx(hinged, abs=1e-5)
@@ -125,19 +116,19 @@ def test_the_loss_is_the_sum_of_its_terms(embeddings):
     assert pvse(net, batch, {"diversity": 0.0, "mmd": 5.0}).item() == pytest.approx(hinged + 5 * away, abs=1e-5)
 
 
-@pytest.mark.parametrize(("negatives", "each"), [("hardest", 7), ("semi-hard", 7), ("sum", 49)])
-def test_one_vector_each_is_a_plain_hinge(negatives, each):
-    net, batch = net_of(1), things(7, seed=4)
+@pytest.mark.parametrize(("negatives", "terms"), [("hardest", 7), ("semi-hard", 7), ("sum", 49)])
+def test_one_embedding_per_item_gives_the_plain_hinge(negatives, terms):
+    net, batch = net_of(1), objects(7, seed=4)
     scores = net.images(batch.regions) @ net.texts(batch.words).T
-    plain = hinge(scores, batch.image, negatives, 0.3) / each
+    plain = hinge(scores, batch.image, negatives, 0.3) / terms
     assert pvse(net, batch, {"negatives": negatives, "margin": 0.3}).item() == pytest.approx(plain.item(), abs=1e-6)
     assert mean_hinge(scores, batch.image, negatives, 0.3).item() == pytest.approx(plain.item(), abs=1e-6)
 
 
-def test_all_negatives_count_while_it_warms_up():
-    net, batch = net_of(1), things(7, seed=4)
-    told = {"negatives": "hardest", "warm_up": 0.5}
-    early, late = (pvse(net, batch, {**told, "progress": at}).item() for at in (0.2, 0.6))
+def test_warm_up_counts_all_negatives():
+    net, batch = net_of(1), objects(7, seed=4)
+    options = {"negatives": "hardest", "warm_up": 0.5}
+    early, late = (pvse(net, batch, {**options, "progress": at}).item() for at in (0.2, 0.6))
     assert early == pytest.approx(pvse(net, batch, {"negatives": "sum"}).item()) != pytest.approx(late)
 
 
@@ -145,7 +136,7 @@ def test_all_negatives_count_while_it_warms_up():
 
 
 def test_every_weight_has_a_gradient():
-    net, batch = net_of(2), things(16, seed=5)
+    net, batch = net_of(2), objects(16, seed=5)
     pvse(net, batch, {}).backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
@@ -154,16 +145,16 @@ def test_every_weight_has_a_gradient():
 
 
 @pytest.mark.parametrize("embeddings", [1, 2])
-def test_it_learns_which_caption_is_whose(embeddings):
-    """Chance is 1 of 30; of three things at most two are named, so that 30 of 30 cannot be asked for."""
-    net, held = net_of(embeddings), things(30, seed=100)
+def test_training_beats_chance(embeddings):
+    """Chance is 1 of 30. Not all 30 can be found, because captions may be equal."""
+    net, validation = net_of(embeddings), objects(30, seed=100)
     optimiser = torch.optim.Adam(net.parameters(), 5e-3)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for step in range(120):
             optimiser.zero_grad()
-            pvse(net, things(32, seed=step), {"warm_up": 0.2, "progress": step / 120}).backward()
+            pvse(net, objects(32, seed=step), {"warm_up": 0.2, "progress": step / 120}).backward()
             optimiser.step()
-    scores = net.similarity(net.images(held.regions), net.texts(held.words))
-    found = [(scores.argmax(dim=way) == torch.arange(30)).float().mean().item() for way in (0, 1)]
-    assert min(found) > 0.3
+    scores = net.similarity(net.images(validation.regions), net.texts(validation.words))
+    accuracies = [(scores.argmax(dim=axis) == torch.arange(30)).float().mean().item() for axis in (0, 1)]
+    assert min(accuracies) > 0.3

@@ -6,11 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from crossmatch.core.errors import WrongWords  # noqa: E402
-from crossmatch.train.objectives.triplet import NEGATIVES, hinge  # noqa: E402
+from crossmatch.data.errors import UsageError
+from crossmatch.train.objectives.triplet import NEGATIVES, hinge
 
 
 def by_loops(scores, image, negatives, margin):
@@ -26,30 +26,30 @@ def by_loops(scores, image, negatives, margin):
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 7), st.sampled_from(NEGATIVES), st.integers(0, 2**31), st.floats(0.0, 0.5))
-def test_the_hinges_are_those_of_the_loops(n, negatives, seed, margin):
+def test_hinges_equal_loops(n, negatives, seed, margin):
     generator = torch.Generator().manual_seed(seed)
     scores = (torch.rand(n, n, generator=generator, dtype=torch.float64) * 8).round() / 8  # with ties
     image = torch.randint(0, max(1, n - 1), (n,), generator=generator)  # some images twice
-    found = hinge(scores, image, negatives, margin)
-    assert float(found) == pytest.approx(by_loops(scores.tolist(), image.tolist(), negatives, margin), abs=1e-12)
+    loss = hinge(scores, image, negatives, margin)
+    assert float(loss) == pytest.approx(by_loops(scores.tolist(), image.tolist(), negatives, margin), abs=1e-12)
 
 
-def test_only_the_hardest_negative_is_pushed_away():
+def test_only_the_hardest_negative_has_a_gradient():
     scores = torch.tensor([[0.5, 0.45, 0.44], [0.1, 0.5, 0.46], [0.1, 0.1, 0.5]], requires_grad=True)
     hinge(scores, torch.arange(3), "hardest").backward()
     assert scores.grad[0, 1] > 0
     assert scores.grad[0, 2] == 0
 
 
-def test_semi_hard_leaves_out_what_is_closer_than_the_pair_itself():
+def test_semi_hard_ignores_negatives_closer_than_the_pair():
     scores = torch.tensor([[0.5, 0.9], [0.4, 0.5]], requires_grad=True)
     hinge(scores, torch.arange(2), "semi-hard").backward()
     assert scores.grad[0, 1] == 0
     assert scores.grad[1, 0] > 0
 
 
-def test_an_unknown_kind_of_negatives_is_refused():
-    with pytest.raises(WrongWords, match="sum, semi-hard, hardest"):
+def test_unknown_negatives_are_refused():
+    with pytest.raises(UsageError, match="sum, semi-hard, hardest"):
         hinge(torch.eye(2), torch.arange(2), "hard")

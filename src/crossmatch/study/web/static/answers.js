@@ -1,41 +1,41 @@
-// What an answer to an item is: which questions apply, what is still missing, what may be sent. Nothing here touches the page.
+// Answers to an item: which questions apply, which are unanswered, what is sent. No access to the page.
 
-/** The questions that are asked after these answers, in their order. */
-export function asked(item, answer) {
-  const out = [];
-  const said = {};
+/** The questions that apply given these answers, in order. */
+export function applicableQuestions(item, answer) {
+  const questions = [];
+  const earlier = {};
   for (const question of item.questions) {
-    if (question.after && ![said[question.after]].flat().some((value) => question.when.includes(value))) continue;
-    out.push(question);
-    said[question.name] = answer[question.name];
+    if (question.after && ![earlier[question.after]].flat().some((value) => question.when.includes(value))) continue;
+    questions.push(question);
+    earlier[question.name] = answer[question.name];
   }
-  return out;
+  return questions;
 }
 
-/** The answer without what does not apply, or is no answer: as it is kept and sent. */
-export function cleaned(item, answer) {
-  const out = {};
+/** The answer without questions that do not apply and without invalid values. */
+export function cleanAnswer(item, answer) {
+  const result = {};
   for (const question of item.questions) {
-    if (!asked(item, out).includes(question)) continue;
-    const value = valued(question, answer?.[question.name]);
-    if (value !== undefined) out[question.name] = value;
+    if (!applicableQuestions(item, result).includes(question)) continue;
+    const value = validValue(question, answer?.[question.name]);
+    if (value !== undefined) result[question.name] = value;
   }
-  return out;
+  return result;
 }
 
-function valued(question, value) {
+function validValue(question, value) {
   if (question.kind === "slider") return Number.isFinite(value) && value >= question.low && value <= question.high ? value : undefined;
-  const known = question.options.map((option) => option.value);
-  if (question.kind === "choice") return known.includes(value) ? value : undefined;
-  const some = Array.isArray(value) ? known.filter((one) => value.includes(one)) : [];
-  return some.length ? some : undefined;
+  const allowed = question.options.map((option) => option.value);
+  if (question.kind === "choice") return allowed.includes(value) ? value : undefined;
+  const selected = Array.isArray(value) ? allowed.filter((option) => value.includes(option)) : [];
+  return selected.length ? selected : undefined;
 }
 
-/** The first question that has no answer yet, if any. */
-export function missing(item, answer) {
-  return asked(item, answer).find((question) => answer[question.name] === undefined);
+/** The first unanswered question, if any. */
+export function firstUnanswered(item, answer) {
+  return applicableQuestions(item, answer).find((question) => answer[question.name] === undefined);
 }
 
-export function complete(item, answer) {
-  return missing(item, answer) === undefined;
+export function isComplete(item, answer) {
+  return firstUnanswered(item, answer) === undefined;
 }

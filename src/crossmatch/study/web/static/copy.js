@@ -1,4 +1,4 @@
-// The button beside a completion code.
+// The button that copies a completion code.
 
 const code = document.getElementById("code");
 const button = document.getElementById("copy");
@@ -10,7 +10,7 @@ if (code && button && navigator.clipboard) {
       await navigator.clipboard.writeText(code.textContent);
       document.getElementById("copied").textContent = "copied";
     } catch {
-      getSelection().selectAllChildren(code); // not allowed: then at least it is marked
+      getSelection().selectAllChildren(code); // copying is not allowed: select the code instead
     }
   });
 }

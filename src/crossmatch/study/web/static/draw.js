@@ -1,11 +1,11 @@
-// An item as elements. Captions and names are always text, never markup.
+// Draws an item. Captions and names are inserted as text, never as markup.
 
-import { asked } from "./answers.js";
+import { applicableQuestions } from "./answers.js";
 import { drawSlider } from "./slider.js";
 
 export const KEYS = "1234567890";
 
-/** An element with a class, a text and attributes. */
+/** Create an element with a class, a text and attributes. */
 export function make(tag, name = "", text = "", more = {}) {
   const out = document.createElement(tag);
   if (name) out.className = name;
@@ -15,28 +15,28 @@ export function make(tag, name = "", text = "", more = {}) {
 }
 
 /**
- * Draw an item: what is seen, and what is asked.
- * `say(question, value)` hears an answer, `enlarge(n)` that somebody wants to see picture n, `active(question)` where somebody is.
- * What comes back has the `element`, and `refresh(answer, current)`, which makes it show an answer and the question that keys act on.
+ * Draw an item: its images and captions, and the questions.
+ * Callbacks: `onAnswer(question, value)`, `enlarge(n)` to enlarge image n, `onFocus(question)`.
+ * Returns the `element` and `refresh(answer, current)`, which shows an answer and highlights the current question.
  */
-export function drawItem(item, say, enlarge, active) {
+export function drawItem(item, onAnswer, enlarge, onFocus) {
   const sides = new Set(item.questions.flatMap((question) => question.options.map((option) => option.shown)));
-  const chosenFrom = sides.has("images") || sides.has("lists");
+  const chooseAmongImages = sides.has("images") || sides.has("lists");
   const element = make("article", "item");
   element.setAttribute("aria-labelledby", "where");
   const seen = make("div", "seen");
   const rest = make("div", "rest");
-  if (item.images.length && !chosenFrom) seen.append(drawPictures(item, enlarge));
-  const beside = item.images.length === 1 && !chosenFrom; // what is asked stands beside the picture, below what is said of it
-  if (item.captions.length && !sides.has("captions")) (beside ? rest : seen).append(drawCaptions(item.captions));
-  element.classList.toggle("beside", beside);
+  if (item.images.length && !chooseAmongImages) seen.append(drawImages(item, enlarge));
+  const isBeside = item.images.length === 1 && !chooseAmongImages; // the questions stand beside the image, below the captions
+  if (item.captions.length && !sides.has("captions")) (isBeside ? rest : seen).append(drawCaptions(item.captions));
+  element.classList.toggle("beside", isBeside);
   element.append(seen);
-  const fields = item.questions.map((question, n) => drawQuestion(item, question, n, say, enlarge));
-  fields.forEach((field, n) => field.element.addEventListener("focusin", () => active(item.questions[n])));
+  const fields = item.questions.map((question, n) => drawQuestion(item, question, n, onAnswer, enlarge));
+  fields.forEach((field, n) => field.element.addEventListener("focusin", () => onFocus(item.questions[n])));
   rest.append(...fields.map((field) => field.element));
   element.append(rest);
   const refresh = (answer, current) => {
-    const now = asked(item, answer);
+    const now = applicableQuestions(item, answer);
     fields.forEach((field, n) => {
       const question = item.questions[n];
       field.element.hidden = !now.includes(question);
@@ -48,9 +48,9 @@ export function drawItem(item, say, enlarge, active) {
   return { element, refresh, reveal, focus: (question) => fields[item.questions.indexOf(question)]?.focus() };
 }
 
-// -- what is seen
+// -- images and captions
 
-function drawPictures(item, enlarge) {
+function drawImages(item, enlarge) {
   if (item.lists) {
     const out = make("div", "lists");
     for (let which = 0; which < item.lists; which++) {
@@ -67,7 +67,7 @@ function drawPictures(item, enlarge) {
     image.classList.add("opens");
     image.addEventListener("click", () => enlarge(n));
     if (item.images.length > 1) figure.append(make("figcaption", "label", item.labels[n] ?? item.places[n]));
-    figure.append(framed(image, item, n, enlarge));
+    figure.append(withZoomButton(image, item, n, enlarge));
     out.append(figure);
   });
   return out;
@@ -76,26 +76,26 @@ function drawPictures(item, enlarge) {
 const shape = (n) => ({ 1: "single", 2: "pair" })[n] ?? "four";
 const listName = (n) => `List ${"ABCDEFGHIJ"[n]}`;
 
-/** A picture that says so if it does not come, and tries again. */
+/** An image that is marked if it does not load, and retried. */
 function drawImage(item, n) {
   const image = make("img", "", "", { alt: item.places[n], decoding: "async" });
-  const again = () => {
-    removeEventListener("online", again);
-    if (image.isConnected) image.src = `${item.images[n]}?again=${Date.now()}`;
+  const retry = () => {
+    removeEventListener("online", retry);
+    if (image.isConnected) image.src = `${item.images[n]}?retry=${Date.now()}`;
   };
   let tries = 0;
   image.addEventListener("load", () => image.classList.remove("absent"));
   image.addEventListener("error", () => {
     image.classList.add("absent");
-    addEventListener("online", again);
-    if (tries++ < 3) setTimeout(again, 2000 * tries);
+    addEventListener("online", retry);
+    if (tries++ < 3) setTimeout(retry, 2000 * tries);
   });
   image.src = item.images[n];
   return image;
 }
 
-/** A picture with the button that enlarges it. */
-function framed(image, item, n, enlarge) {
+/** An image with a button that enlarges it. */
+function withZoomButton(image, item, n, enlarge) {
   const frame = make("div", "frame");
   const button = make("button", "zoom", "", { type: "button", "aria-label": `Enlarge: ${item.places[n]}` });
   button.addEventListener("click", () => enlarge(n));
@@ -126,17 +126,17 @@ function drawCaptions(captions) {
   return out;
 }
 
-// -- what is asked
+// -- questions
 
-function drawQuestion(item, question, number, say, enlarge) {
+function drawQuestion(item, question, number, onAnswer, enlarge) {
   const element = make("fieldset", "asked");
   element.append(make("legend", "", question.text));
   if (question.kind === "slider") {
-    const slider = drawSlider(question, number, (value) => say(question, value));
+    const slider = drawSlider(question, number, (value) => onAnswer(question, value));
     element.append(...slider.elements);
     return { element, show: slider.show, focus: slider.focus };
   }
-  const options = question.options.map((option, n) => drawOption(item, question, option, n, number, say, enlarge));
+  const options = question.options.map((option, n) => drawOption(item, question, option, n, number, onAnswer, enlarge));
   const shown = question.options.find((option) => option.shown)?.shown;
   const seen = options.filter((_, n) => question.options[n].shown);
   const plain = options.filter((_, n) => !question.options[n].shown);
@@ -144,9 +144,9 @@ function drawQuestion(item, question, number, say, enlarge) {
   else if (seen.length) element.append(group(seen, shown === "lists" ? "lists" : `pictures ${shape(seen.length)}`));
   if (plain.length && shown !== "captions") element.append(group(plain, plain.length > 5 ? "options compact" : seen.length ? "options few" : "options"));
   const show = (value) => {
-    const said = [value].flat();
+    const values = [value].flat();
     options.forEach((one, n) => {
-      one.input.checked = said.includes(question.options[n].value);
+      one.input.checked = values.includes(question.options[n].value);
       one.label.classList.toggle("chosen", one.input.checked);
     });
   };
@@ -160,19 +160,19 @@ function group(options, name) {
   return out;
 }
 
-function drawOption(item, question, option, n, number, say, enlarge) {
+function drawOption(item, question, option, n, number, onAnswer, enlarge) {
   const several = question.kind === "several";
   const label = make("label", `option ${option.shown}`.trim());
   const input = make("input", "", "", { type: several ? "checkbox" : "radio", name: `question-${number}`, value: option.value });
   input.addEventListener("change", () => {
     const ticked = [...input.closest("fieldset").querySelectorAll("input:checked")].map((one) => one.value);
-    say(question, several ? ticked : option.value);
+    onAnswer(question, several ? ticked : option.value);
   });
-  let pointed = false; // who chose by hand and then presses an arrow wants to go on, not to change the answer
-  label.addEventListener("pointerdown", () => (pointed = true));
+  let wasClicked = false; // after a click, arrow keys go to the next question instead of changing the answer
+  label.addEventListener("pointerdown", () => (wasClicked = true));
   input.addEventListener("click", () => {
-    if (pointed) input.blur();
-    pointed = false;
+    if (wasClicked) input.blur();
+    wasClicked = false;
   });
   const line = make("span", "line");
   const words = make("span", "words", option.text, { dir: "auto" });
@@ -182,14 +182,14 @@ function drawOption(item, question, option, n, number, say, enlarge) {
   label.append(line);
   if (option.shown === "lists") label.append(drawList(item, option.place));
   if (option.shown === "images") {
-    words.setAttribute("aria-hidden", "true"); // the picture says it
+    words.setAttribute("aria-hidden", "true"); // the image has the same text
     label.prepend(drawImage(item, option.place));
   }
-  return { element: option.shown === "images" || option.shown === "lists" ? zoomed(label, item, option, enlarge) : label, label, input };
+  return { element: option.shown === "images" || option.shown === "lists" ? withSeparateZoom(label, item, option, enlarge) : label, label, input };
 }
 
-/** A picture or list to choose, with a button beside it (not in it) that enlarges. */
-function zoomed(label, item, option, enlarge) {
+/** An image or list to choose, with a separate button that enlarges it. */
+function withSeparateZoom(label, item, option, enlarge) {
   const out = make("div", "choice");
   const first = option.shown === "lists" ? (option.place * item.images.length) / item.lists : option.place;
   const button = make("button", "zoom", "", { type: "button", "aria-label": `Enlarge: ${option.text}` });

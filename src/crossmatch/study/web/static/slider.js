@@ -1,13 +1,13 @@
-// A slider that shows no number and begins nowhere.
-// It is the browser's own, so that every screen reader can move it; what is heard is in words, and the thumb comes with the first use.
+// A slider without numbers and without a start value: the thumb appears with the first use.
+// It is a native range input, so that screen readers can move it; they read its position in words.
 
 import { make } from "./draw.js";
 
-const STEPS = 1000; // of which the smallest move is one: 0.005 on a slider from 0 to 5
-const FAR = STEPS / 10;
+const STEPS = 1000; // one step is 0.005 on a slider from 0 to 5
+const LARGE_STEP = STEPS / 10;
 
-/** The elements of a slider; `show(value)` makes it stand somewhere, or nowhere. */
-export function drawSlider(question, number, say) {
+/** Draw a slider; `show(value)` sets its position, or none. */
+export function drawSlider(question, number, onAnswer) {
   const input = make("input", "slider", "", {
     type: "range", min: 0, max: STEPS, step: 1, "aria-label": question.text, "aria-describedby": `criterion-${number}`,
   });
@@ -15,51 +15,51 @@ export function drawSlider(question, number, say) {
   const anchors = make("div", "anchors");
   const buttons = question.options.map((option) => drawAnchor(option, anchors));
   const spread = 1 / Math.max(1, question.options.length - 1);
-  let used = false;
+  let isSet = false;
 
   const explain = (option, marked = option) => {
     buttons.forEach((button, n) => button.classList.toggle("near", question.options[n] === marked));
     criterion.replaceChildren();
     if (!option) {
-      criterion.textContent = used ? "" : "Press or drag anywhere on the line.";
+      criterion.textContent = isSet ? "" : "Click or drag anywhere on the line.";
       return;
     }
     criterion.append(make("strong", "", option.text));
     if (option.hint) criterion.append(` – ${option.hint}`);
   };
-  const nearest = () => near(question.options, input.valueAsNumber / STEPS);
-  const rest = () => explain(used ? nearest() : null);
+  const nearest = () => nearestOption(question.options, input.valueAsNumber / STEPS);
+  const explainNearest = () => explain(isSet ? nearest() : null);
   const mark = () => {
-    input.classList.toggle("unused", !used);
-    input.setAttribute("aria-valuetext", used ? inWords(question.options, input.valueAsNumber / STEPS, spread) : "not answered yet");
-    rest();
+    input.classList.toggle("unused", !isSet);
+    input.setAttribute("aria-valuetext", isSet ? describePosition(question.options, input.valueAsNumber / STEPS, spread) : "not answered yet");
+    explainNearest();
   };
-  const tell = () => {
-    used = true;
+  const reportValue = () => {
+    isSet = true;
     mark();
-    say(Number((question.low + ((question.high - question.low) * input.valueAsNumber) / STEPS).toFixed(6)));
+    onAnswer(Number((question.low + ((question.high - question.low) * input.valueAsNumber) / STEPS).toFixed(6)));
   };
   const place = (at) => {
     input.value = String(Math.max(0, Math.min(STEPS, at)));
-    tell();
+    reportValue();
   };
 
-  input.addEventListener("input", tell);
-  input.addEventListener("pointerup", () => used || tell()); // pressed exactly where the hidden thumb was
+  input.addEventListener("input", reportValue);
+  input.addEventListener("pointerup", () => isSet || reportValue()); // a click exactly on the hidden thumb fires no input event
   input.addEventListener("keydown", (event) => {
-    const to = moved(event, used ? input.valueAsNumber : null);
+    const to = positionAfterKey(event, isSet ? input.valueAsNumber : null);
     if (to === null) return;
     event.preventDefault();
     place(to);
   });
   buttons.forEach((button, n) => {
     for (const name of ["pointerenter", "focus", "click"]) button.addEventListener(name, () => explain(question.options[n]));
-    for (const name of ["pointerleave", "blur"]) button.addEventListener(name, rest);
+    for (const name of ["pointerleave", "blur"]) button.addEventListener(name, explainNearest);
   });
 
   const show = (value) => {
-    used = value !== undefined;
-    if (used) input.value = String(Math.round((STEPS * (value - question.low)) / (question.high - question.low)));
+    isSet = value !== undefined;
+    if (isSet) input.value = String(Math.round((STEPS * (value - question.low)) / (question.high - question.low)));
     mark();
   };
   const box = make("div", "sliding");
@@ -67,11 +67,11 @@ export function drawSlider(question, number, say) {
   return { elements: [box, criterion], show, focus: () => input.focus() };
 }
 
-/** Where a key moves to; null if it moves nothing. From nowhere, a key to the right begins at the left end, and the other way round. */
-function moved(event, from) {
+/** The position after a key press; null if the key does not move the slider. Without a position, it starts at the opposite end. */
+function positionAfterKey(event, from) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
-  const step = event.repeat ? 10 : 2; // a held key runs
-  const by = { ArrowRight: step, ArrowUp: step, ArrowLeft: -step, ArrowDown: -step, PageUp: FAR, PageDown: -FAR }[event.key];
+  const step = event.repeat ? 10 : 2; // faster while a key is held down
+  const by = { ArrowRight: step, ArrowUp: step, ArrowLeft: -step, ArrowDown: -step, PageUp: LARGE_STEP, PageDown: -LARGE_STEP }[event.key];
   if (event.key === "Home") return 0;
   if (event.key === "End") return STEPS;
   if (by === undefined) return null;
@@ -88,17 +88,17 @@ function drawAnchor(option, anchors) {
   return button;
 }
 
-function near(options, at) {
-  const far = (option) => Math.abs(option.at - at);
-  return options.reduce((best, option) => (!best || far(option) < far(best) ? option : best), null);
+function nearestOption(options, at) {
+  const distance = (option) => Math.abs(option.at - at);
+  return options.reduce((best, option) => (!best || distance(option) < distance(best) ? option : best), null);
 }
 
-/** Where the slider stands, for who cannot see it: between which words, and nearer to which. */
-function inWords(options, at, spread) {
-  const best = near(options, at);
+/** The position in words, for screen readers. */
+function describePosition(options, at, spread) {
+  const best = nearestOption(options, at);
   if (!best) return "answered";
   if (Math.abs(best.at - at) < 0.15 * spread) return best.text;
   const others = options.filter((option) => (at > best.at ? option.at > best.at : option.at < best.at));
-  const other = near(others, at);
-  return other ? `between ${best.text} and ${other.text}, nearer to ${best.text}` : best.text;
+  const other = nearestOption(others, at);
+  return other ? `between ${best.text} and ${other.text}, closer to ${best.text}` : best.text;
 }

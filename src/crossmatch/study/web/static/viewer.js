@@ -1,8 +1,8 @@
-// Pictures as large as the window.
+// The dialog that shows images enlarged.
 
 const byId = (id) => document.getElementById(id);
 
-/** The window that shows pictures large; `open(item, n)` opens it. */
+/** Set up the dialog; `open(item, n)` shows image n of an item. */
 export function makeViewer() {
   const [dialog, image, name] = [byId("viewer"), byId("viewed"), byId("viewed-name")];
   let item = null;
@@ -23,9 +23,9 @@ export function makeViewer() {
     if (event.key === "ArrowRight") show(place + 1);
     if (event.key.toLowerCase() === "e") dialog.close();
   });
-  const open = (shown, n) => {
-    if (!shown.images.length) return;
-    item = shown;
+  const open = (newItem, n) => {
+    if (!newItem.images.length) return;
+    item = newItem;
     byId("viewer-back").hidden = byId("viewer-next").hidden = item.images.length < 2;
     show(n);
     dialog.showModal();

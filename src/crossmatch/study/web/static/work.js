@@ -1,65 +1,65 @@
-// One HIT: one question at a time, answers kept on the way, and the next HIT after it.
+// The page of a HIT: one item at a time, drafts on the way, and the next HIT afterwards.
 
-import { asked, cleaned, complete, missing } from "./answers.js";
+import { applicableQuestions, cleanAnswer, isComplete, firstUnanswered } from "./answers.js";
 import { drawItem, KEYS, make } from "./draw.js";
-import { Drafts, forget, insist, keep, kept, Refused, send, tidy } from "./keep.js";
+import { Drafts, deleteStored, retryUntilAnswered, store, loadStored, RequestError, send, deleteOld } from "./drafts.js";
 import { makeViewer } from "./viewer.js";
 
 const byId = (id) => document.getElementById(id);
 const page = byId("work");
 const viewer = makeViewer();
 
-let hit = null; // as the server told it
-let answers = []; // for each item, by question
-let seconds = []; // that each item was in view
-let number = 0; // of the newest draft
-let place = 0; // of the item in view
-let since = 0; // when its time began to run; 0: it does not
-let drawn = null; // the item in view
-let current = null; // the question that keys act on
+let hit = null; // as sent by the server
+let answers = []; // one object per item: question name to value
+let seconds = []; // that each item was visible
+let number = 0; // number of the newest draft
+let place = 0; // index of the visible item
+let since = 0; // when its timer started; 0: stopped
+let drawn = null; // the visible item
+let current = null; // the question that key presses answer
 let drafts = null;
 let sending = false;
 let done = Number(page.dataset.done);
 
 // -- a HIT
 
-/** Show a HIT, with what was answered before: here or on the server, whichever is newer. */
-function begin(told) {
-  hit = told;
-  const here = kept(hit.claim);
+/** Show a HIT with the newest draft, from this browser or from the server. */
+function startHit(newHit) {
+  hit = newHit;
+  const here = loadStored(hit.claim);
   const there = hit.draft.answers ? hit.draft : null;
   const newest = here && here.number >= hit.draft.number ? here : there;
-  answers = hit.items.map((item, n) => cleaned(item, newest?.answers[n]));
+  answers = hit.items.map((item, n) => cleanAnswer(item, newest?.answers[n]));
   seconds = hit.items.map((_, n) => (Number.isFinite(here?.seconds?.[n]) ? here.seconds[n] : 0));
   number = Math.max(here?.number ?? 0, hit.draft.number);
-  drafts = new Drafts(hit.claim, heard);
+  drafts = new Drafts(hit.claim, showStatus);
   if (here && here.number > hit.draft.number) drafts.put(number, answers);
   sending = false;
   byId("dots").replaceChildren(...(hit.items.length > 1 ? hit.items.map(drawDot) : []));
-  keptUntil(hit.lease);
-  heard("");
-  const unanswered = hit.items.findIndex((item, n) => !complete(item, answers[n]));
-  go(hit.items[here?.place] ? here.place : Math.max(0, unanswered), false);
+  showLease(hit.lease);
+  showStatus("");
+  const unanswered = hit.items.findIndex((item, n) => !isComplete(item, answers[n]));
+  showItem(hit.items[here?.place] ? here.place : Math.max(0, unanswered), false);
 }
 
-/** Bring an item into view. */
-function go(to, focus = true) {
+/** Show an item. */
+function showItem(to, focus = true) {
   if (to < 0 || to >= hit.items.length || sending) return;
-  tick();
+  updateTimer();
   place = to;
   const item = hit.items[place];
-  current = missing(item, answers[place]) ?? item.questions[0];
-  drawn = drawItem(item, say, (n) => viewer.open(item, n), activate);
+  current = firstUnanswered(item, answers[place]) ?? item.questions[0];
+  drawn = drawItem(item, setAnswer, (n) => viewer.open(item, n), activate);
   byId("item").replaceChildren(drawn.element);
   byId("where").textContent = heading();
   refresh();
   scrollTo(0, 0);
   if (focus) byId("where").focus({ preventScroll: true });
-  for (const address of hit.items[place + 1]?.images ?? []) new Image().src = address; // so that it is there in time
+  for (const address of hit.items[place + 1]?.images ?? []) new Image().src = address; // preload
 }
 
 function heading() {
-  const what = hit.quiz ? "Trial question" : "Question";
+  const what = hit.quiz ? "Test question" : "Question";
   const blocks = [...new Set(hit.items.map((item) => item.block))];
   const part = blocks.length > 1 ? `Part ${blocks.indexOf(hit.items[place].block) + 1} of ${blocks.length} · ` : "";
   return hit.items.length > 1 ? `${part}${what} ${place + 1} of ${hit.items.length}` : `${what} ${done + 1}`;
@@ -67,22 +67,22 @@ function heading() {
 
 function drawDot(_, n) {
   const dot = make("button", "dot", String(n + 1), { type: "button" });
-  dot.addEventListener("click", () => go(n));
+  dot.addEventListener("click", () => showItem(n));
   return dot;
 }
 
 // -- answers
 
-function say(question, value) {
+function setAnswer(question, value) {
   const item = hit.items[place];
-  answers[place] = cleaned(item, { ...answers[place], [question.name]: value });
-  const after = asked(item, answers[place]);
+  answers[place] = cleanAnswer(item, { ...answers[place], [question.name]: value });
+  const after = applicableQuestions(item, answers[place]);
   const follows = after[after.indexOf(question) + 1];
   const moves = question.kind === "choice" && follows && answers[place][follows.name] === undefined;
-  current = moves ? follows : question; // where several may be chosen, keys stay until Enter
+  current = moves ? follows : question; // with multiple choice, keys stay at the question until Enter
   refresh();
   if (moves) drawn.reveal(current);
-  wrong("");
+  showError("");
   remember();
 }
 
@@ -93,17 +93,17 @@ function activate(question) {
 }
 
 function remember() {
-  tick();
+  updateTimer();
   number += 1;
-  keep(hit.claim, { number, answers, seconds, place });
+  store(hit.claim, { number, answers, seconds, place });
   drafts.put(number, structuredClone(answers));
   byId("kept").textContent = "";
 }
 
-/** Show how far things are. */
+/** Update progress and buttons. */
 function refresh() {
   drawn.refresh(answers[place], current);
-  const finished = hit.items.map((item, n) => complete(item, answers[n]));
+  const finished = hit.items.map((item, n) => isComplete(item, answers[n]));
   const count = finished.filter(Boolean).length;
   const all = count === hit.items.length;
   const last = place === hit.items.length - 1;
@@ -131,99 +131,99 @@ function refresh() {
 
 // -- time
 
-/** Count the time since the last look, if the page was in view. */
-function tick() {
+/** Add the time since the last call, if the page was visible. */
+function updateTimer() {
   const now = performance.now();
   if (since && hit) seconds[place] += (now - since) / 1000;
   since = document.visibilityState === "visible" ? now : 0;
 }
 
-// -- words to people
+// -- messages
 
-/** Say until when this task is kept; a quiz is kept for ever. */
-function keptUntil(lease) {
+/** Show until when the task is reserved; a quiz has no limit. */
+function showLease(lease) {
   const until = new Date(1000 * lease).toLocaleString([], { weekday: "short", hour: "2-digit", minute: "2-digit" });
   byId("lease").hidden = !lease;
-  byId("lease").textContent = lease ? `This task is kept for you until ${until}, and for longer as you answer.` : "";
+  byId("lease").textContent = lease ? `This task is reserved for you until ${until}. Answering extends the time.` : "";
 }
 
-function heard(what, reply) {
-  if (reply?.lease) keptUntil(reply.lease); // answers keep a task for longer
-  const told = byId("told");
+function showStatus(what, reply) {
+  if (reply?.lease) showLease(reply.lease); // answering extends the lease
+  const status = byId("told");
   const lost = what === "lost";
-  if (what instanceof Refused) wrong(what.message);
-  if (told.hidden === lost) told.hidden = !lost; // set only where it changes, so that it is read out once
-  if (lost && !told.textContent) told.textContent = "Not connected – your answers are kept here, and sent when the connection is back.";
-  if (!lost) told.textContent = "";
+  if (what instanceof RequestError) showError(what.message);
+  if (status.hidden === lost) status.hidden = !lost; // changed only if needed, so that screen readers read it once
+  if (lost && !status.textContent) status.textContent = "Not connected. Your answers are stored in this browser and sent when the connection is back.";
+  if (!lost) status.textContent = "";
   byId("kept").textContent = what === "kept" ? "Saved" : "";
 }
 
-function wrong(text) {
+function showError(text) {
   byId("wrong").hidden = !text;
   byId("wrong").textContent = text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
-// -- submitting, and what comes next
+// -- submitting, and the next HIT
 
 async function submit() {
   if (sending || byId("submit").disabled) return;
-  tick();
+  updateTimer();
   sending = true;
   drafts.end();
-  wrong("");
+  showError("");
   refresh();
   try {
     const body = { answers, seconds: seconds.map((s) => Math.round(10 * s) / 10) };
-    const receipt = await insist(() => send("POST", `/api/h/${hit.claim}/submit`, body), () => heard("lost"));
-    heard("");
-    forget(hit.claim);
+    const receipt = await retryUntilAnswered(() => send("POST", `/api/h/${hit.claim}/submit`, body), () => showStatus("lost"));
+    showStatus("");
+    deleteStored(hit.claim);
     if (!hit.quiz) done += 1;
     await next(receipt);
   } catch (error) {
     sending = false;
-    drafts = new Drafts(hit.claim, heard);
+    drafts = new Drafts(hit.claim, showStatus);
     refresh();
-    wrong(error instanceof Refused ? error.message : "something went wrong on this page. Reload it: your answers are kept.");
+    showError(error instanceof RequestError ? error.message : "Something went wrong on this page. Reload it; your answers are stored.");
   }
 }
 
-/** The next HIT in place of this one; or back to the study, if there is none. */
+/** Show the next HIT, or go back to the study if there is none. */
 async function next(receipt) {
-  let told;
+  let newHit;
   try {
-    told = await insist(() => send("POST", `/api/s/${hit.study}/claim`, {}), () => heard("lost"));
+    newHit = await retryUntilAnswered(() => send("POST", `/api/s/${hit.study}/claim`, {}), () => showStatus("lost"));
   } catch (error) {
-    const why = error.told?.why ?? "";
+    const why = error.reply?.why ?? "";
     location.replace(`/s/${hit.study}${why ? `?end=${encodeURIComponent(why)}` : ""}`);
     return;
   }
-  history.replaceState(null, "", `/h/${told.claim}`);
+  history.replaceState(null, "", `/h/${newHit.claim}`);
   since = 0;
   hit = null;
-  begin(told);
+  startHit(newHit);
   byId("where").focus({ preventScroll: true });
-  if (receipt.passed) note("Well done. Now the work itself begins.");
-  if (receipt.passed === null && !receipt.counted) note("Somebody else had been given that task in the meantime. Your answers were kept all the same.");
+  if (receipt.passed) showNote("You passed the test. The actual task starts now.");
+  if (receipt.passed === null && !receipt.counted) showNote("That task had been given to somebody else in the meantime. Your answers were stored, but do not count.");
 }
 
-function note(text) {
+function showNote(text) {
   byId("told").textContent = text;
   byId("told").hidden = false;
 }
 
 // -- keys
 
-function goOn() {
-  const left = missing(hit.items[place], answers[place]);
+function continueOrSubmit() {
+  const left = firstUnanswered(hit.items[place], answers[place]);
   if (left) {
     current = left;
     drawn.refresh(answers[place], current);
     drawn.reveal(current);
-    wrong("answer the question first, or go on with the arrow key.");
+    showError("Answer the question first, or use the arrow keys to skip it.");
   } else if (place < hit.items.length - 1) {
-    go(place + 1);
+    showItem(place + 1);
   } else if (byId("submit").disabled && !sending) {
-    go(hit.items.findIndex((item, n) => !complete(item, answers[n])));
+    showItem(hit.items.findIndex((item, n) => !isComplete(item, answers[n])));
   } else {
     submit();
   }
@@ -234,16 +234,16 @@ function choose(n) {
   if (!option || sending) return;
   const before = answers[place][current.name] ?? [];
   const question = current;
-  if (question.kind === "choice") say(question, option.value);
-  else say(question, before.includes(option.value) ? before.filter((value) => value !== option.value) : [...before, option.value]);
+  if (question.kind === "choice") setAnswer(question, option.value);
+  else setAnswer(question, before.includes(option.value) ? before.filter((value) => value !== option.value) : [...before, option.value]);
   const focused = document.activeElement;
   if (focused?.name && focused.closest("fieldset")?.contains(focused) && question.kind === "choice") drawn.focus(question);
 }
 
-const ACTS = {
-  ArrowLeft: () => go(place - 1),
-  ArrowRight: () => go(place + 1),
-  Enter: goOn,
+const SHORTCUTS = {
+  ArrowLeft: () => showItem(place - 1),
+  ArrowRight: () => showItem(place + 1),
+  Enter: continueOrSubmit,
   a: () => drawn.focus(current),
   e: () => viewer.open(hit.items[place], 0),
   "?": () => byId("help").showModal(),
@@ -257,7 +257,7 @@ addEventListener("keydown", (event) => {
   if (key.startsWith("Arrow") && on.closest("input[type=radio], input[type=range], #dots")) return;
   const digit = KEYS.indexOf(key);
   if (digit >= 0 && key.length === 1) choose(digit);
-  else if (ACTS[key]) ACTS[key]();
+  else if (SHORTCUTS[key]) SHORTCUTS[key]();
   else return;
   event.preventDefault();
 });
@@ -272,19 +272,19 @@ byId("dots").addEventListener("keydown", (event) => {
   }
 });
 
-byId("back").addEventListener("click", () => go(place - 1));
-byId("next").addEventListener("click", () => go(place + 1));
+byId("back").addEventListener("click", () => showItem(place - 1));
+byId("next").addEventListener("click", () => showItem(place + 1));
 byId("submit").addEventListener("click", submit);
 byId("help-open").addEventListener("click", () => byId("help").showModal());
-document.addEventListener("visibilitychange", tick);
+document.addEventListener("visibilitychange", updateTimer);
 addEventListener("pagehide", () => {
   if (!hit || sending) return;
-  tick();
-  if (number) keep(hit.claim, { number, answers, seconds, place });
+  updateTimer();
+  if (number) store(hit.claim, { number, answers, seconds, place });
   drafts.flush();
 });
-addEventListener("pageshow", (event) => event.persisted && location.reload()); // what came back from the past may be out of date
+addEventListener("pageshow", (event) => event.persisted && location.reload()); // a page from the back-forward cache may be outdated
 
-tidy();
+deleteOld();
 since = document.visibilityState === "visible" ? performance.now() : 0;
-begin(JSON.parse(page.dataset.hit));
+startHit(JSON.parse(page.dataset.hit));

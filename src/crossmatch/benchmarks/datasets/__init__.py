@@ -1,0 +1,1 @@
+"""The table of data sets: files, hashes, sources, licences and expected counts."""

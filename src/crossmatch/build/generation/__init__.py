@@ -1,0 +1,1 @@
+"""Images generated for negative captions."""

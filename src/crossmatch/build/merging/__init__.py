@@ -1,0 +1,1 @@
+"""Human answers, ratings and original links merged into one set of judgements."""

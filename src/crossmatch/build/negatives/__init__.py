@@ -1,0 +1,1 @@
+"""Hard negative captions: written by rules, by a language model, or by edits of diorama scenes."""

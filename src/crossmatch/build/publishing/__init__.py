@@ -1,0 +1,1 @@
+"""Publishing a benchmark: data sheet, Croissant metadata, parquet files, provenance."""

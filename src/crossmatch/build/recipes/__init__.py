@@ -1,0 +1,1 @@
+"""The constructions of the papers as sequences of build steps."""

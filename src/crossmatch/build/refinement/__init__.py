@@ -1,0 +1,1 @@
+"""Removal of hard negatives that a blind model can tell from captions."""

@@ -1,0 +1,1 @@
+"""Agreement of caption metrics with human ratings and preferences."""

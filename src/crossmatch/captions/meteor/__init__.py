@@ -1,0 +1,1 @@
+"""METEOR 1.5 in Python: matching, alignment and scoring."""

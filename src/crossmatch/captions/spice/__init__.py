@@ -1,0 +1,1 @@
+"""SPICE: F-score over the tuples of scene graphs."""

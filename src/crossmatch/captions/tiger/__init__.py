@@ -1,0 +1,1 @@
+"""TIGEr: caption quality by visual grounding."""

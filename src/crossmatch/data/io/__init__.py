@@ -1,0 +1,1 @@
+"""Reading and writing files: atomic writes, downloads, paths, declarations in TOML, progress."""

@@ -1,0 +1,320 @@
+"""Results: a row for each metric with its interval, chance, ties and signature, the evidence behind it, and result files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.judgements import CandidateLists
+from crossmatch.data.rank_counts import CountsAtK, RankCounts
+from crossmatch.data.similarity import RatedPairs
+from crossmatch.data.skipped_items import SkippedItem
+from crossmatch.data.trial_outcomes import Outcomes
+
+FORMAT = 2
+
+PartEvidence = RankCounts | CountsAtK | RatedPairs | Outcomes
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One number of a result. Value, interval and chance are in the unit of the metric."""
+
+    part: str  # where it was measured, such as `t2i/links`
+    metric: str
+    value: float
+    low: float  # ends of the confidence interval
+    high: float
+    chance: float  # the expected value of a scorer without knowledge
+    unit: str  # such as `%`
+    best: float  # the best possible value
+    n: int  # number of queries or trials
+    positives: int  # number of positives
+    ties: float | None  # percentage of queries in which a positive is tied with another candidate; None if unknown
+    unjudged: float | None  # percentage of the retrieved pairs that are unjudged; None if unknown
+    signature: str  # how the number was computed
+    std: float | None = None  # standard deviation over samples, where a paper reports it
+
+    @property
+    def key(self) -> str:
+        """`part/metric`."""
+        return f"{self.part}/{self.metric}" if self.part else self.metric
+
+
+@dataclass(frozen=True, eq=False)
+class ResultPart:
+    """The evidence behind the rows of one part."""
+
+    ids: np.ndarray[Any, np.dtype[np.str_]]  # of each query (of each pair or trial, if these are the evidence)
+    clusters: np.ndarray[Any, np.dtype[np.int64]]  # of each query
+    evidence: PartEvidence
+    positive: float = 1.0  # the lowest grade of a positive
+    complete: bool = False  # whether every pair was judged
+    values: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)  # of each query, for some metrics
+    folds: np.ndarray[Any, np.dtype[np.int64]] | None = None  # of each query; all folds have the same weight
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """All rows of one model on one task, with the evidence.
+
+    Attributes:
+        model: Name of the model.
+        task: Name of the task.
+        system: The system half of the signature.
+        options: Options of the benchmark and the protocol that differ from the defaults.
+        rows: The numbers.
+        parts: The evidence by part.
+        seconds: Duration of each step.
+        samples: Number of bootstrap samples.
+        seed: Seed of the samples.
+        ties: The tie policy.
+        notes: Notes for the reader.
+        skipped: Items that were left out because they cannot be used.
+        counts: Counts of the input, such as truncated captions.
+
+    >>> from crossmatch import evaluate
+    >>> result = evaluate("oracle", "diorama/retrieval", size="tiny", metrics=("hit@1",), samples=100)
+    >>> [row.key for row in result.rows]
+    ['i2t/links/hit@1', 'i2t/truth/hit@1', 't2i/links/hit@1', 't2i/truth/hit@1']
+    >>> row = result["i2t/links/hit@1"]                     # positives are only the scene's own captions
+    >>> f"{row.value:.1f} {row.unit} of {row.n} queries, by chance {row.chance:.1f} {row.unit}"
+    '64.4 % of 50 queries, by chance 2.0 %'
+    """
+
+    model: str
+    task: str
+    system: str
+    options: Mapping[str, str]
+    rows: tuple[ResultRow, ...]
+    parts: Mapping[str, ResultPart]
+    seconds: Mapping[str, float]
+    samples: int
+    seed: int
+    ties: str
+    notes: tuple[str, ...] = ()
+    skipped: tuple[SkippedItem, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> ResultRow:
+        """The row with this key, `part/metric`."""
+        for row in self.rows:
+            if row.key == key:
+                return row
+        parts, metrics = (list(dict.fromkeys(getattr(row, name) for row in self.rows)) for name in ("part", "metric"))
+        prefixes = f" after one of {', '.join(part + '/' for part in parts if part)}" if any(parts) else ""
+        raise CrossmatchError(f"This result has no {key!r}; it has {', '.join(metrics)}{prefixes}.")
+
+    def __repr__(self) -> str:
+        first_rows = ", ".join(f"{row.key} {row.value:.1f}" for row in self.rows[:4]) + (", …" if len(self.rows) > 4 else "")
+        return f"Result({self.model} on {self.task}: {first_rows})"
+
+    def as_json(self) -> dict[str, float]:
+        """`{part/metric: value}` with four decimals; standard deviations follow their values, and counts come last."""
+        values: dict[str, float] = {}
+        for row in self.rows:
+            values[row.key] = round(row.value, 4)
+            if row.std is not None:
+                values[f"{row.key}-std"] = round(row.std, 4)
+        return {**values, **self.counts}
+
+
+def save_result(result: Result, folder: Path | str) -> Path:
+    """Write a result to `folder/<model>/<task>.json` and a `.npz` file beside it.
+
+    The json file is written last and atomically, so an incomplete result is never visible.
+
+    Args:
+        result: The result.
+        folder: The folder of all results; it is created if it does not exist.
+
+    Returns:
+        The path of the json file.
+
+    Raises:
+        CrossmatchError: The files cannot be written.
+
+    >>> from crossmatch import evaluate
+    >>> result = evaluate("random", "diorama/retrieval", size="tiny", samples=100)
+    >>> save_result(result, folder).relative_to(folder).as_posix()
+    'random/diorama/retrieval+samples=100+size=tiny.json'
+    """
+    path = result_path(Path(folder), result.model, result.task, result.options)
+    try:
+        _write_result(result, path)
+    except OSError as error:
+        raise CrossmatchError(
+            f"The result cannot be written to {path} ({error.strerror or error}). Make room, or choose another folder with -o."
+        ) from None
+    return path
+
+
+def _write_result(result: Result, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {}
+    parts = {}
+    for name, part in result.parts.items():
+        arrays |= {f"{name}:ids": part.ids, f"{name}:clusters": part.clusters}
+        arrays |= {f"{name}:value:{metric}": values for metric, values in part.values.items()}
+        arrays |= {f"{name}:{key}": values for key, values in _evidence_arrays(part.evidence).items()}
+        if part.folds is not None:
+            arrays[f"{name}:folds"] = part.folds
+        parts[name] = {"positive": part.positive, "complete": part.complete, **_evidence_header(part.evidence)}
+    with atomic_write(path.with_suffix(".npz")) as file:
+        np.savez_compressed(file, **arrays)
+    header = {
+        "format": FORMAT, "model": result.model, "task": result.task, "system": result.system, "options": dict(result.options),
+        "ties": result.ties, "samples": result.samples, "seed": result.seed, "seconds": dict(result.seconds),
+        "notes": list(result.notes), "parts": parts, "rows": [asdict(row) for row in result.rows],
+        "arrays": hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest(),
+        "skipped": [{"kind": item.kind, "id": item.id, "why": item.reason} for item in result.skipped],
+        "counts": dict(result.counts),
+    }  # fmt: skip
+    with atomic_write(path) as file:
+        file.write((json.dumps(header, indent=1) + "\n").encode())
+
+
+def load_result(path: Path) -> Result:
+    """Read a result that `save_result` wrote.
+
+    Args:
+        path: The json file; its `.npz` file must be beside it.
+
+    Raises:
+        CrossmatchError: The files are damaged, of another format, or do not belong together.
+
+    >>> from crossmatch import evaluate, save_result
+    >>> path = save_result(evaluate("oracle", "diorama/retrieval", size="tiny", samples=100), folder)
+    >>> load_result(path)["t2i/truth/map@r"].value
+    100.0
+    """
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        if header.get("format") != FORMAT:
+            raise CrossmatchError(f"{path} has format {header.get('format')}, expected {FORMAT}. Evaluate again with this version.")
+        raw = path.with_suffix(".npz").read_bytes()
+        if header.get("arrays") not in (None, hashlib.sha256(raw).hexdigest()):
+            raise CrossmatchError(f"{path} and its .npz file are not from the same run. Evaluate again.")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        parts = {name: _read_part(name, part_header, arrays) for name, part_header in header["parts"].items()}
+        skipped = tuple(SkippedItem(item["kind"], item["id"], item["why"]) for item in header.get("skipped", ()))
+        return Result(
+            header["model"], header["task"], header["system"], header["options"],
+            tuple(ResultRow(**row) for row in header["rows"]), parts, header["seconds"], header["samples"], header["seed"],
+            header["ties"], tuple(header["notes"]), skipped, header.get("counts", {}),
+        )  # fmt: skip
+    except CrossmatchError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere inside of zip or json
+        raise CrossmatchError(f"{path} is not a crossmatch result, or is damaged ({error}). Evaluate again.") from None
+
+
+def load_results(paths: list[Path]) -> list[Result]:
+    """Read all results in files and below folders, sorted by name.
+
+    Args:
+        paths: Files and folders.
+
+    Raises:
+        UsageError: A path does not exist, or there is no result below the paths.
+        CrossmatchError: A result is damaged.
+
+    >>> from crossmatch import evaluate, save_result
+    >>> for model in ("random", "oracle"):
+    ...     path = save_result(evaluate(model, "diorama/retrieval", size="tiny", samples=100), folder)
+    >>> [result.model for result in load_results([folder])]
+    ['oracle', 'random']
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist. Make results first: crossmatch run -m MODEL -t TASK -o {path}")
+        files += [path] if path.is_file() else sorted(p for p in path.rglob("*.json") if p.with_suffix(".npz").exists())
+    if not files:
+        raise UsageError(f"There are no results below {', '.join(map(str, paths))}. Make some: crossmatch run -m MODEL -t TASK")
+    return [load_result(path) for path in dict.fromkeys(files)]
+
+
+def result_path(folder: Path, model: str, task: str, options: Mapping[str, str]) -> Path:
+    """The path of a result file. Options that differ from the defaults are part of its name.
+
+    >>> result_path(Path("results"), "random", "diorama/retrieval", {"size": "coco"}).as_posix()
+    'results/random/diorama/retrieval+size=coco.json'
+    """
+    suffix = "".join(f"+{key}={value}" for key, value in sorted(options.items()))
+    return folder / safe_file_name(model) / f"{task}{safe_file_name(suffix) if suffix else ''}.json"
+
+
+def safe_file_name(model: str) -> str:
+    """Turn a model's name into a folder name. A name that had to be changed gets a hash, so that no two share a folder.
+
+    >>> safe_file_name("dual"), safe_file_name("precomputed:../emb v2.npz")
+    ('dual', 'precomputed-emb-v2.npz~6a1174')
+    """
+    clean = re.sub(r"[^A-Za-z0-9._+=@,-]+", "-", model.replace("../", "")).strip("-.")[:80]
+    return clean if clean and clean == model else f"{clean or 'model'}~{hashlib.sha256(model.encode()).hexdigest()[:6]}"
+
+
+# Evidence in result files: the name of each array, and the field that holds it.
+LISTS_KEYS = {"query": "query", "start": "start", "item": "item", "grade": "grade"}
+RANK_COUNTS_KEYS = {"above": "above", "size": "tie_size", "depth": "depth", "gallery": "gallery_size"}
+COUNTS_AT_K_KEYS = {
+    "k": "k", "above": "above", "level": "tie_size", "positive_above": "positives_above", "positive_level": "positives_in_tie",
+    "positives": "positive_counts", "gallery": "gallery_size",
+}  # fmt: skip
+INT32_KEYS = frozenset({"item", "above", "size", "k", "level", "positive_above", "positive_level", "positives"})
+
+
+def _evidence_header(evidence: PartEvidence) -> dict[str, Any]:
+    if isinstance(evidence, Outcomes):
+        return {"shape": list(evidence.shape), "ties_known": evidence.ties_known}
+    return {"caps": list(evidence.caps)} if isinstance(evidence, CountsAtK) else {}
+
+
+def _evidence_arrays(evidence: PartEvidence) -> dict[str, Any]:
+    """The arrays of any evidence. `_read_evidence` recognises its type by their names."""
+    if isinstance(evidence, Outcomes):
+        return {"codes": evidence.codes} | ({} if evidence.scores is None else {"scores": evidence.scores})
+    if isinstance(evidence, RatedPairs):
+        return {"human": evidence.human, "model": evidence.model, "query": evidence.query}
+    if isinstance(evidence, CountsAtK):
+        arrays = {key: getattr(evidence, name) for key, name in COUNTS_AT_K_KEYS.items()}
+    else:
+        arrays = {key: getattr(evidence.lists, name) for key, name in LISTS_KEYS.items()}
+        arrays |= {key: getattr(evidence, name) for key, name in RANK_COUNTS_KEYS.items()}
+    return {key: values.astype(np.int32) if key in INT32_KEYS else values for key, values in arrays.items()}
+
+
+def _read_part(name: str, header: dict[str, Any], all_arrays: dict[str, Any]) -> ResultPart:
+    arrays = {key.removeprefix(f"{name}:"): values for key, values in all_arrays.items() if key.startswith(f"{name}:")}
+    metric_values = {key.removeprefix("value:"): values for key, values in arrays.items() if key.startswith("value:")}
+    evidence = _read_evidence(arrays, header)
+    return ResultPart(
+        arrays["ids"], arrays["clusters"], evidence, header["positive"], header["complete"], metric_values, arrays.get("folds")
+    )
+
+
+def _read_evidence(arrays: dict[str, Any], header: dict[str, Any]) -> PartEvidence:
+    arrays = {key: values.astype(np.int64) if key in INT32_KEYS else values for key, values in arrays.items()}
+    if "codes" in arrays:
+        shape = header["shape"][0], header["shape"][1]
+        return Outcomes(arrays["codes"], shape, arrays.get("scores"), header.get("ties_known", True))
+    if "scores" in arrays:  # trials of earlier versions
+        return Outcomes.from_scores(arrays["scores"])
+    if "human" in arrays:
+        return RatedPairs(arrays["query"], arrays["human"], arrays["model"])
+    if "k" in arrays:
+        return CountsAtK(**{name: arrays[key] for key, name in COUNTS_AT_K_KEYS.items()}, caps=tuple(header["caps"]))
+    lists = CandidateLists(**{name: arrays[key] for key, name in LISTS_KEYS.items()})
+    return RankCounts(lists, **{name: arrays[key] for key, name in RANK_COUNTS_KEYS.items()})

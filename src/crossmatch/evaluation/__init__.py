@@ -1,0 +1,1 @@
+"""The one evaluation path: plan, score, count, summarise."""

@@ -1,0 +1,1 @@
+"""Correlations of model scores with human ratings, and of metrics with each other."""

@@ -1,0 +1,1 @@
+"""Models of other libraries: open_clip, transformers, sentence-transformers, timm, endpoints, user code."""

@@ -1,0 +1,1 @@
+"""Baselines and reference scorers: random, oracle, blind, n-gram, ConSE, small trained models."""

@@ -1,0 +1,1 @@
+"""Models read from files: precomputed scores, checkpoints, model folders."""

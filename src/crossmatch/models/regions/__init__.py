@@ -1,0 +1,1 @@
+"""Region features of images, computed or read from files."""

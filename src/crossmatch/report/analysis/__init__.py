@@ -1,0 +1,1 @@
+"""Analyses of several results: metric correlation, score distributions, direction gap, statistics."""

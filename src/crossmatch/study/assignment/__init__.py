@@ -1,0 +1,1 @@
+"""Who works on which HIT: people, claims, submissions, review."""

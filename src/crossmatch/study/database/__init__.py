@@ -1,0 +1,1 @@
+"""The campaign's database: schema, queries, transactions, event log and its verification."""

@@ -1,0 +1,1 @@
+"""What a study asks: its declaration, items, images, and the creation of a new study."""

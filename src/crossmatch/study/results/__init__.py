@@ -1,0 +1,1 @@
+"""From answers to results: counted answers, agreement, quality of annotators, combined decisions, exports."""

@@ -1,0 +1,1 @@
+"""Artificial annotators, rehearsals, power analysis and the demo campaign."""

@@ -1,0 +1,1 @@
+"""Tokens, part-of-speech tags, WordNet, scene graphs and perturbations of captions. Offline and deterministic."""

@@ -1,0 +1,1 @@
+"""Training data: images or region features, captions, hard negatives, batches."""
