@@ -8,16 +8,27 @@ OUT ?= demo
 WITH_TORCHVISION := $(VENV)/with-torchvision
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test test-fast test-slow coverage check bench docs clean
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo-ready  ## train and evaluate a model on the diorama, write demo/report.html (under 5 minutes)
 	$(BIN)/crossmatch demo -o $(OUT)
 
-test: check $(VENV)/.browser-ready $(VENV)/.java-ready $(VENV)/.postgres-ready  ## run `make check` and all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: check $(VENV)/.browser-ready $(VENV)/.java-ready $(VENV)/.postgres-ready  ## `make check`, and all tests but the slow ones (10 minutes)
+	$(PYTEST)
+
+test-fast: $(VENV)/.dev-ready  ## the tests without torch, servers and browser
+	$(PYTEST) --tier fast
+
+test-slow: $(VENV)/.dev-ready $(VENV)/.browser-ready $(VENV)/.java-ready $(VENV)/.postgres-ready  ## the slow tests, and a random search of the property tests
+	$(PYTEST) --tier slow
+
+coverage: $(VENV)/.dev-ready $(VENV)/.browser-ready $(VENV)/.java-ready $(VENV)/.postgres-ready  ## branch coverage of all tiers
+	$(BIN)/coverage erase && $(BIN)/coverage run -m pytest -n 2 --dist worksteal --tier all
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage json --quiet
 
 check: $(VENV)/.dev-ready  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -46,6 +46,7 @@ def ours(tasks: tuple[str, ...], d: int, repeat: int) -> dict[str, float]:
     from crossmatch.benchmarks import list_benchmarks
     from crossmatch.data.scores import Embeddings
     from crossmatch.evaluation.evaluate import evaluate_all
+    from crossmatch.evaluation.plan import load_task
 
     collection, images, captions = embeddings(d)
 
@@ -60,11 +61,11 @@ def ours(tasks: tuple[str, ...], d: int, repeat: int) -> dict[str, float]:
     declared = [
         replace(list_benchmarks()[name], directions=directions) if name == "cxc" else list_benchmarks()[name] for name in tasks
     ]
-    data = [benchmark.load() for benchmark in declared]
+    loaded = [load_task(benchmark) for benchmark in declared]
     times = []
     for _ in range(repeat + 1):  # the first compiles
         start = time.perf_counter()
-        results = evaluate_all(Model(), declared, data=data)
+        results = evaluate_all(Model(), loaded)
         times.append(time.perf_counter() - start)
     return {"seconds": min(times[1:]), "peak_mb": peak_mb(), "numbers": sum(len(r.rows) for r in results)}
 

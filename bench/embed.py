@@ -28,8 +28,8 @@ from crossmatch.data.collection import Collection
 from crossmatch.data.io.paths import available_cores, data_folder
 from crossmatch.models.adapters.efficientnet import EfficientNetLite
 from crossmatch.models.cache import Cache
+from crossmatch.models.cache.cross_encoder_scores import BATCH
 from crossmatch.models.cache.embeddings import EmbeddingCache, text_key
-from crossmatch.models.cache.scores import BATCH
 from crossmatch.models.embedding_pipeline import embed_images_of
 from timing import make_parser, peak_mb, report
 

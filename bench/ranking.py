@@ -14,7 +14,7 @@ import threading
 
 import numpy as np
 
-from crossmatch.data.judgements import CandidateLists
+from crossmatch.data.rank_counts import CandidateLists
 from crossmatch.data.scores import Embeddings
 from crossmatch.metrics.metric_table import metric
 from crossmatch.ranking.ranks import Ranks

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from crossmatch.diorama.caption_grammar import describe
-from crossmatch.diorama.layout import sample_scene
-from crossmatch.models.zoo.inputs import Vocabulary
+from crossmatch.diorama.caption_writer import describe
+from crossmatch.diorama.scene_sampling import sample_scene
+from crossmatch.models.zoo.network_inputs import Vocabulary
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model
 from crossmatch.train.data.training_set import ArrayStore, TrainingSet
+from crossmatch.train.objectives import ObjectiveOptions
 from crossmatch.train.objectives.cider_reward import Reward
 from crossmatch.train.objectives.cross_entropy import cross_entropy
 from crossmatch.train.objectives.self_critical import SelfCriticalLoss
@@ -55,7 +56,7 @@ def pretrain(name: str, data: TrainingSet, steps: int) -> tuple[Any, ZooTraining
     torch.manual_seed(0)
     recipe, words = load_recipe(name), Vocabulary.from_texts(data.captions).words
     model = build_model(ZooConfig(recipe.family, recipe.model, words, {"kind": "file", "dimensions": FEATURES}))
-    training = ZooTraining(model, cross_entropy, {}, data, data, recipe.train)
+    training = ZooTraining(model, cross_entropy, data, data, recipe.train)
     optimiser = torch.optim.Adam(model.net.parameters(), 5e-3)
     step = 0
     model.net.train()
@@ -63,7 +64,7 @@ def pretrain(name: str, data: TrainingSet, steps: int) -> tuple[Any, ZooTraining
         for batch in training.batches(epoch):
             if step == steps:
                 return model, training
-            take_step(model, optimiser, cross_entropy(model.match, batch, {}))
+            take_step(model, optimiser, cross_entropy(model.match, batch, 1.0, ObjectiveOptions()))
             step += 1
     return model, training
 
@@ -90,7 +91,7 @@ def reward_case(name: str, model: Any, training: ZooTraining, repeat: int) -> No
     step_times = []
     for batch in (next(batches) for _ in range(repeat + 1)):
         start = time.perf_counter()
-        take_step(model, optimiser, objective(model.match, batch, {}))
+        take_step(model, optimiser, objective(model.match, batch, 1.0))
         step_times.append(time.perf_counter() - start)
     ours, step = float(np.median(reward_times[1:])), float(np.median(step_times[1:]))  # the first allocates memory
     report(

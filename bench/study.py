@@ -36,17 +36,17 @@ from crossmatch.study.assignment.people import invite
 from crossmatch.study.database.campaign import create_campaign
 from crossmatch.study.database.schema import claim
 from crossmatch.study.database.verification import verify
-from crossmatch.study.design.add_study import add_study
+from crossmatch.study.design.add_study import add_study, create_study
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.item_files import read_items
-from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.results.progress import count_slots
 from crossmatch.study.simulation.http_client import Client, RequestFailedError
 from crossmatch.study.simulation.simulate import service
 from crossmatch.study.study import find_study
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from postgres_server import NoPostgres, fresh_database, postgres
+from postgres_server import PostgresNotFoundError, fresh_database, postgres
 from timing import make_parser
 
 PEOPLE = 3  # per pair
@@ -224,7 +224,7 @@ def main() -> None:
         if "postgresql" in kinds:
             try:
                 url = stack.enter_context(postgres())
-            except NoPostgres as error:
+            except PostgresNotFoundError as error:
                 kinds.remove("postgresql")
                 print(f"PostgreSQL is skipped: {error}", file=sys.stderr)
         for kind in kinds:

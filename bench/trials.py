@@ -17,9 +17,8 @@ import numpy as np
 
 from crossmatch.data.result import ResultPart
 from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap
 from crossmatch.metrics.forced_choice import group_choice, i2t_choice, ineg2t, ipos2t, t2i_choice, tneg2i, tpos2i
-from crossmatch.metrics.measurement import measure_part
+from crossmatch.metrics.measurement import evidence_kind
 from crossmatch.metrics.metric_table import metric
 from crossmatch.metrics.proportions import choice_proportions
 from timing import best_of, make_parser, peak_mb, report
@@ -29,7 +28,6 @@ METRICS = {
     "tneg2i": tneg2i,
 }  # fmt: skip
 CATEGORIES = 7
-NO_DRAWS = ClusterBootstrap.from_clusters(np.zeros(1, dtype=np.int64), 2)  # proportions need no bootstrap
 
 
 def in_numpy(s):
@@ -39,13 +37,13 @@ def in_numpy(s):
 
 
 def bare(scores):
-    (values,) = choice_proportions(Outcomes.from_scores(scores), list(METRICS))
+    (values,) = choice_proportions(Outcomes.from_scores(scores), METRICS)
     return values
 
 
 def with_intervals(scores, category):
     outcomes = Outcomes.from_scores(scores)
-    return choice_proportions(outcomes, list(METRICS)) + choice_proportions(outcomes, list(METRICS), category, CATEGORIES)
+    return choice_proportions(outcomes, METRICS) + choice_proportions(outcomes, METRICS, category, CATEGORIES)
 
 
 def parts_of(outcomes, category):
@@ -61,7 +59,8 @@ def parts_of(outcomes, category):
 def as_result(scores, parts):
     outcomes = Outcomes.from_scores(scores)  # the same as in `parts`; computed here to be timed
     assert len(outcomes) == len(parts[0].ids)
-    return [measure_part([metric(name) for name in METRICS], part, NO_DRAWS, "expected").by_metric for part in parts]
+    metrics = [metric(name) for name in METRICS]
+    return [evidence_kind(part).measure(metrics, part, "expected", samples=0, seed=0).by_metric for part in parts]
 
 
 def main() -> None:

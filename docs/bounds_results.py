@@ -29,7 +29,7 @@ from crossmatch.metrics.bounds.metric_bounds import UNJUDGED
 from crossmatch.models import make_model
 from crossmatch.models.cache import Cache, default_cache_folder
 from crossmatch.report.pages import Panel, write_analysis
-from crossmatch.report.plots import COLOURS
+from crossmatch.report.result_plots import COLOURS
 from crossmatch.report.tables import Table
 from simulated_judging import Choice, JudgingState, choose_at_random, choose_by_bounds, choose_by_depth, judge_until_certain
 
@@ -226,7 +226,8 @@ def section_text(names: Sequence[str], table: Table, savings: Sequence[str]) -> 
             "`right after` is the mean over those. A tie of two models is not the right order, even if one is certain not to be "
             f"behind. All numbers are means with Student's 95 % intervals, which are wide with {SAMPLES} samples.\n",
             markdown(table),
-            "\nHow many judgements fewer than another strategy judging by bounds needs until the order is right:\n",
+            "\nJudgements saved by the strategy `by bounds`, compared with each other strategy, until "
+            "the order is right (negative: `by bounds` needs more):\n",
             *savings,
             "",
             "![Judgements against the order of models](pictures/bounds.svg)",

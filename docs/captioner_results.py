@@ -14,17 +14,17 @@ import numpy as np
 import crossmatch as cm
 from blocks import PICTURES, excerpt, markdown
 from crossmatch.captions.corpus import CaptionCorpus
-from crossmatch.captions.scoring import ScoredCaptions, compare_captions, score_captions
+from crossmatch.captions.score_captions import ScoredCaptions, compare_captions, score_captions
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, Diorama
 from crossmatch.evaluation.controls import load_with_alterations
 from crossmatch.evaluation.evaluate import evaluate_all
 from crossmatch.metrics.paired_tests import paired_difference
 from crossmatch.models import make_model
-from crossmatch.report.analysis.plots import split_panels
-from crossmatch.report.analysis.score_distribution import ScoreSplit, split_scores
+from crossmatch.report.analysis.analysis_plots import split_panels
+from crossmatch.report.analysis.scores_by_trial_outcome import ScoreSplit, split_scores
 from crossmatch.report.pages import write_analysis
-from crossmatch.report.plots import plot_alterations
 from crossmatch.report.query_variants import QueryVariant, alteration_tables, predicted_images
+from crossmatch.report.result_plots import plot_alterations
 from crossmatch.report.tables import Table, format_row
 from training_jobs import Results, run_crossmatch
 
@@ -161,10 +161,9 @@ def auc_table(splits: Mapping[str, list[ScoreSplit]]) -> Table:
 def evaluate_alterations(folder: Path) -> tuple[Table, list[QueryVariant]]:
     """hu2019bison, Figures 9 and 15: altered queries, for a retrieval model, a grounding model and the best captioner."""
     tasks = load_with_alterations(BISON, {})
-    names, data = [name for name, _ in tasks], [data for _, data in tasks]
     results = []
     for name in (MATCHER, GROUNDER, "updown", BEST):
-        results += evaluate_all(load_model(folder, name), names, name=name, data=data)
+        results += evaluate_all(load_model(folder, name), tasks, name=name)
     return alteration_tables(results)[0]
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from blocks import PICTURES, RESULTS, excerpt, markdown, replace_block
-from crossmatch.benchmarks.formats.caption_files import read_candidates, read_references
+from crossmatch.benchmarks.formats.caption_scoring_files import read_candidates, read_references
 from crossmatch.captions.corpus import CaptionCorpus
-from crossmatch.captions.human.agreement import RatingAgreement, measure_agreement
+from crossmatch.captions.human.metric_agreement import RatingAgreement, measure_agreement
 from crossmatch.captions.human.published_ratings import load_ratings
-from crossmatch.captions.human.rating_scale import map_to_rating_scale
+from crossmatch.captions.human.rating_scale_matching import map_to_rating_scale
 from crossmatch.captions.human.reference_curve import measure_reference_curve
 from crossmatch.captions.human.score_judged_captions import prepare_ratings, score_judged_captions
 from crossmatch.captions.human.sensitivity import measure_word_sensitivity
-from crossmatch.captions.scoring import score_captions
+from crossmatch.captions.score_captions import score_captions
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.ratings import Ratings
 from crossmatch.diorama.quality_captions import QUALITY, quality_captions
@@ -29,6 +29,7 @@ from crossmatch.diorama.world import Diorama
 from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap
 from crossmatch.metrics.correlation.replicated_correlations import replicated_correlations
 from crossmatch.models import make_model
+from crossmatch.report.captions.agreement_plots import curve_panel
 from crossmatch.report.captions.agreement_with_people import (
     agreement_tables,
     curve_table,
@@ -36,7 +37,6 @@ from crossmatch.report.captions.agreement_with_people import (
     scale_table,
     sensitivity_table,
 )
-from crossmatch.report.captions.plots import curve_panel
 from crossmatch.report.captions.scores_output import scores_table
 from crossmatch.report.pages import write_analysis
 from crossmatch.report.tables import Table

@@ -19,7 +19,7 @@ from crossmatch.data.trials import Trials
 from crossmatch.text.part_of_speech import tag_texts
 from crossmatch.text.perturbations import ALTERATIONS, alter_all
 from crossmatch.text.synonyms_and_hypernyms import find_word_senses, hypernym, synonym
-from crossmatch.text.tokens import is_word, tokenise
+from crossmatch.text.tokens_and_edits import is_word, tokenise
 
 HERE = Path(__file__).parent
 MAX_REPLACEMENTS = 12  # shown for each alteration

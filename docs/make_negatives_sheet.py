@@ -28,7 +28,7 @@ from crossmatch.benchmarks.coco import coco_collection
 from crossmatch.benchmarks.sugarcrepe import CATEGORIES
 from crossmatch.benchmarks.sugarcrepe import load as load_sugarcrepe
 from crossmatch.build.negatives.by_rules import normalise_text, write_rule_negatives
-from crossmatch.build.negatives.object_families import aliases
+from crossmatch.build.negatives.replacement_objects import aliases
 from crossmatch.build.step_files import Row, read_rows
 from crossmatch.data.collection import Collection
 from crossmatch.data.io.paths import data_folder

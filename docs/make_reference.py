@@ -11,7 +11,7 @@ import click
 
 from blocks import wrap_prose
 from crossmatch.benchmarks import list_benchmarks
-from crossmatch.captions.metric_table import CAPTION_METRICS, format_option
+from crossmatch.captions.caption_metric_table import CAPTION_METRICS, format_option
 from crossmatch.cli import cli
 from crossmatch.metrics.metric_table import FAMILIES
 from crossmatch.models import families

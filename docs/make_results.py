@@ -24,7 +24,7 @@ from crossmatch.metrics.metric_table import metric
 from crossmatch.metrics.paired_tests import paired_difference
 from crossmatch.report.query_variants import alteration_tables, is_query_variant
 from crossmatch.report.tables import Table, comparison_table, group_by_task, result_tables, task_title
-from crossmatch.report.trust_gate import gate_tables, is_gate_result
+from crossmatch.report.trust_gate_table import gate_tables, is_gate_result
 
 TIE_POLICIES = ("pessimistic", "expected", "optimistic")
 MAIN_METRICS = ("R@1", "R@10", "recall@10", "mAP@R")  # of the retrieval tables; the csv files have all

@@ -104,7 +104,7 @@ def page(results: dict[str, dict[str, cm.Result]]) -> str:
     labels = ["R@1", "R@5", "R@10", "Med r"]
     models = {name: MODELS[name] for name in results}
     first = next(iter(results.values()))[CONVENTIONS.name]
-    readings = list(dict.fromkeys(row.part.removeprefix("t2t/") for row in first.rows))
+    readings = list(dict.fromkeys(row.judgements for row in first.rows))
 
     def hits(model: str, task: str, part: str) -> list[str]:
         return [format_value(results[model][task], f"{part}/{name}") for name in HITS]

@@ -16,10 +16,11 @@ from crossmatch.data.io.paths import data_folder
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.controls import evaluate_gate, load_with_alterations
 from crossmatch.evaluation.evaluate import evaluate_all
+from crossmatch.evaluation.plan import load_task
 from crossmatch.models.baselines.caption_proxy import make_caption_proxy
+from crossmatch.report.analysis.analysis_plots import direction_panels
 from crossmatch.report.analysis.caption_statistics_comparison import compare_statistics, statistics_table
 from crossmatch.report.analysis.direction_gap import analyse_directions, direction_tables, ranking_table
-from crossmatch.report.analysis.plots import direction_panels
 from crossmatch.report.pages import write_analysis
 from crossmatch.report.query_variants import alteration_tables
 from crossmatch.report.tables import Table, result_tables
@@ -89,14 +90,12 @@ def captioner_results() -> list[cm.Result]:
     """BISON and its altered queries by BLIP-2's captions."""
     tasks = load_with_alterations("bison", {})
     model = make_caption_proxy(f"{data_folder()}/captions/blip2_results_xe.json+minilm")
-    names, data = [name for name, _ in tasks], [data for _, data in tasks]
-    return evaluate_all(model, names, name="BLIP-2's captions, MiniLM", data=data, partial=True)
+    return evaluate_all(model, tasks, name="BLIP-2's captions, MiniLM", partial=True)
 
 
 def main() -> None:
     published, blind, captioner = published_outcomes(), blind_results(), captioner_results()
     directions = analyse_directions(published)
-    tasks = ["bison", "bivlc", "sugarcrepe"]
     text = page(
         result_tables([main_categories(r) for r in published if r.task == "bivlc"])[0],
         [*direction_tables(directions), *map(ranking_table, directions.rankings)],
@@ -106,7 +105,7 @@ def main() -> None:
         result_tables(captioner[:1])[0],
         replace(alteration_tables(captioner)[0][0], notes=()),
         statistics_table(compare_statistics("bison", "coco-5k")),
-        gate_section(evaluate_gate(tasks, data=[load_benchmark_data(name) for name in tasks])),
+        gate_section(evaluate_gate([load_task(name) for name in ("bison", "bivlc", "sugarcrepe")])),
     )
     replace_block(RESULTS, "trials", text)
     write_analysis(PICTURES / "bivlc-findings.svg", "", [], direction_panels(directions))

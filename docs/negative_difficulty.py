@@ -13,7 +13,7 @@ from crossmatch.build.negatives.caption_format import format_caption
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
-from crossmatch.models.baselines.text_vectors import TextModel, embed_unique_texts
+from crossmatch.models.baselines.text_encoders import TextModel, embed_unique_texts
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from blocks import PICTURES, excerpt
 from crossmatch.build.pooling import retrieve_top
 from crossmatch.data.arrays import FloatArray
 from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap
-from crossmatch.metrics.subset_bias import subsets
+from crossmatch.metrics.pool_bias import subsets
 from crossmatch.report.pages import Panel, write_analysis
-from crossmatch.report.plots import COLOURS
+from crossmatch.report.result_plots import COLOURS
 from crossmatch.report.tables import Table
 from pool_results import ANNOTATORS, DIRECTIONS, PoolExperiment
 

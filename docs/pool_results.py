@@ -26,7 +26,7 @@ from crossmatch.diorama.random_choices import Dice
 from crossmatch.diorama.world import Diorama
 from crossmatch.metrics.agreement.annotation_overlap import Overlap, PairSet, overlap
 from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, percentile_interval, replicate_means
-from crossmatch.metrics.correlation.metrics_over_models import kendall_tau_b
+from crossmatch.metrics.correlation.kendall_tau import kendall_tau_b
 from crossmatch.models import make_model
 from crossmatch.models.cache import Cache, default_cache_folder
 from crossmatch.report.tables import Table

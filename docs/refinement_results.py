@@ -15,7 +15,7 @@ from crossmatch.benchmarks.coco import coco_collection as coco
 from crossmatch.build.negatives.by_rules import write_rule_negatives
 from crossmatch.build.negatives.caption_format import write_formatted
 from crossmatch.build.refinement.blind_classifier import assign_folds, blind_accuracy, fit_logistic
-from crossmatch.build.refinement.refine import blind_pairs, pair_cluster, refine_negatives, score_pairs
+from crossmatch.build.refinement.refinement_step import blind_pairs, pair_cluster, refine_negatives, score_pairs
 from crossmatch.build.refinement.text_scorers import as_scorer
 from crossmatch.build.step_files import Row, read_rows
 from crossmatch.data.collection import Collection

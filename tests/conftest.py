@@ -28,13 +28,13 @@ def real_data(real_data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A server of our own. Without one tests are skipped, but never where CI says that they count."""
-    from postgres_server import NoPostgres, postgres
+    """A temporary PostgreSQL server. Tests are skipped on a machine without PostgreSQL, except in CI."""
+    from postgres_server import PostgresNotFoundError, postgres
 
     try:
         with postgres() as url:
             yield url
-    except NoPostgres as error:
+    except PostgresNotFoundError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))

@@ -1,4 +1,4 @@
-"""A test file that runs itself as a child process: it computes slowly, logs each call, and may kill itself at a chosen step."""
+"""Runs a test file as a child process that logs its calls and can be killed at a chosen step, to test what survives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent
 
 
 class ChildProcess:
-    """A run of a test file as a program, with options as json; `options` are arguments of the file's `work`."""
+    """A test file that runs as a program. `options` are the arguments of its function `work`."""
 
     def __init__(self, script: str, folder: Path, name: str = "out", log_name: str = "", **options: object) -> None:
         self.log, self.out = folder / (log_name or f"{name}.log"), folder / f"{name}.npz"
@@ -36,9 +36,10 @@ class ChildProcess:
 
 
 class Steps:
-    """The steps of this process. It dies by SIGKILL at the nth time that the step `point` is reached.
+    """Kills this process (SIGKILL) when it reaches the step `point` for the nth time.
 
-    "torn" is reached before a file is synced, with half of its content; the other two before and after it gets its name.
+    The steps: "torn" is before a file is synced, with half of its content; "before the name" and "after the name" are before
+    and after a finished file is renamed.
     """
 
     def __init__(self, point: str = "", nth: int = 0) -> None:

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of one's own on loopback, from Debian's packages, as durable as a real one; for tests and for bench/study.py.
+"""A temporary PostgreSQL server on loopback with the durability settings of a real one, for tests and bench/study.py.
 
 with postgres() as url:                      # postgresql://crossmatch@127.0.0.1:PORT/postgres
-    campaign = create(folder, fresh_database(url))
+    campaign = create_campaign(folder, fresh_database(url))
 """
 
 from __future__ import annotations
@@ -23,42 +23,45 @@ import psycopg
 
 USER = "crossmatch"
 SETTINGS = ("fsync=on", "synchronous_commit=on", "full_page_writes=on", "max_connections=300", "listen_addresses=127.0.0.1")
-PATIENCE = 60.0  # seconds for the server to come up
+START_TIMEOUT = 60.0  # seconds
 
 
-class NoPostgres(Exception):  # noqa: N818 - it says what is missing
-    """There is no PostgreSQL on this machine: apt-get install postgresql"""
+class PostgresNotFoundError(Exception):
+    """PostgreSQL is not installed."""
 
 
-def binaries() -> Path | None:
-    """The folder with `initdb` and `postgres`, the newest version first."""
-    found = [Path(word).parent for word in [shutil.which("initdb")] if word]
-    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda home: float(home.parent.name), reverse=True)
-    return next((home for home in [*found, *homes] if (home / "initdb").exists() and (home / "postgres").exists()), None)
+def find_binaries() -> Path | None:
+    """The folder with `initdb` and `postgres`: on the path, or else Debian's newest version."""
+    initdb = shutil.which("initdb")
+    on_path = [Path(initdb).parent] if initdb else []
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
+    return next(
+        (folder for folder in [*on_path, *versions] if all((folder / name).exists() for name in ("initdb", "postgres"))), None
+    )
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A server in a folder that goes when it goes; the URL of its first database."""
-    home = binaries()
-    if home is None:
-        raise NoPostgres(NoPostgres.__doc__)
+    """Run a server in a temporary folder; gives the URL of its first database."""
+    binaries = find_binaries()
+    if binaries is None:
+        raise PostgresNotFoundError("PostgreSQL is not installed. Install it: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="crossmatch-postgres-"))
     try:
-        who = _user(folder)
-        made = [home / "initdb", "-D", folder / "data", "-U", USER, "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync"]
-        subprocess.run(made, check=True, capture_output=True, **who)
+        user = _process_user(folder)
+        command = [binaries / "initdb", "-D", folder / "data", "-U", USER, "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, **user)
         with (folder / "log").open("wb") as log:
             port = _free_port()
-            words = [word for setting in (*SETTINGS, f"unix_socket_directories={folder}") for word in ("-c", setting)]
-            command = [home / "postgres", "-D", folder / "data", "-p", str(port), *words]
-            server = subprocess.Popen(command, stdout=log, stderr=log, **who)
+            settings = [part for setting in (*SETTINGS, f"unix_socket_directories={folder}") for part in ("-c", setting)]
+            command = [binaries / "postgres", "-D", folder / "data", "-p", str(port), *settings]
+            server = subprocess.Popen(command, stdout=log, stderr=log, **user)
         try:
             url = f"postgresql://{USER}@127.0.0.1:{port}/postgres"
             _wait(url, server, folder / "log")
             yield url
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once: nothing is written that is deleted anyway
+            server.send_signal(signal.SIGQUIT)  # stop at once, without writing data that is deleted anyway
             try:
                 server.wait(20)
             except subprocess.TimeoutExpired:
@@ -69,30 +72,30 @@ def postgres() -> Iterator[str]:
 
 
 def fresh_database(url: str) -> str:
-    """A new, empty database on the server of this URL: its own URL."""
+    """Create an empty database on the server of this URL; returns the URL of the database."""
     name = f"study_{secrets.token_hex(6)}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f'create database "{name}"')
     return url.rpartition("/")[0] + "/" + name
 
 
-def _user(folder: Path) -> dict[str, object]:
-    """PostgreSQL refuses to run as root: it runs as `postgres` then, to whom the folder is given."""
+def _process_user(folder: Path) -> dict[str, object]:
+    """Options of `subprocess`. PostgreSQL refuses to run as root, so root runs it as user `postgres`, who gets the folder."""
     if os.geteuid() != 0:
         return {"cwd": folder}
-    known = pwd.getpwnam("postgres")
-    os.chown(folder, known.pw_uid, known.pw_gid)
-    return {"cwd": folder, "user": known.pw_uid, "group": known.pw_gid, "extra_groups": []}
+    user = pwd.getpwnam("postgres")
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return {"cwd": folder, "user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 def _free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + START_TIMEOUT
     while True:
         try:
             psycopg.connect(url, connect_timeout=5).close()

@@ -1,41 +1,42 @@
-"""Studies of four coloured squares, worked through by people at hand, for the tests of what becomes of their answers."""
+"""Small studies about four coloured squares, and people who answer them, for the tests of exports."""
 
 from __future__ import annotations
 
 import csv
 
 from crossmatch.study.assignment import claims, people
+from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
-from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.study import find_study
 
 COLOURS = ("red", "green", "blue", "white")
 
 
-def begun(campaign, preset, items, *overrides, name=""):
+def new_study(campaign, preset, items, *overrides, name=""):
     create_study(campaign, load_design(preset, overrides), items, name=name)
     return find_study(campaign, name or preset)
 
 
-def work(campaign, study, who, answer):
-    """A person does all that there is for them; `answer` is told the item as it is shown, and gives values by place."""
-    _, person = people.join_study(campaign, study.link, who)
+def answer_all_hits(campaign, study, name, answer):
+    """A person joins and answers every HIT; `answer` maps a displayed item to its values. Returns the ids of the claims."""
+    _, person = people.join_study(campaign, study.link, name)
     people.give_consent(campaign, study.id, person.id)
-    done = []
+    claim_ids = []
     while True:
         try:
-            token = claims.claim_hit(campaign, study.id, person.id)
+            claim_id = claims.claim_hit(campaign, study.id, person.id)
         except claims.NoHitAvailableError:
-            return done
+            return claim_ids
         with campaign.read_transaction() as connection:
-            hit = claims.load_hit(connection, token, person.id)
-        claims.submit(campaign, token, person.id, [answer(item) for item in hit.items])
-        done.append(token)
+            hit = claims.load_hit(connection, claim_id, person.id)
+        claims.submit(campaign, claim_id, person.id, [answer(item) for item in hit.items])
+        claim_ids.append(claim_id)
 
 
-def picked(side, wanted):
-    """Choose the thing that is declared at this place, wherever it is shown."""
-    return lambda item: {item.questions[0].name: f"{side}-{item.orders[side + 's'].index(wanted)}"}
+def choose(noun, declared_place):
+    """An answer function that chooses the image, caption or list at a declared place, wherever it is displayed."""
+    return lambda item: {item.questions[0].name: f"{noun}-{item.orders[noun + 's'].index(declared_place)}"}
 
 
 def pair(image, caption, n=0, **more):
@@ -50,7 +51,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def two(n, first="red", second="blue"):
+def two_image_item(n, first="red", second="blue"):
     return NewItem(
         f"t{n}",
         (f"{first}.jpg", f"{second}.jpg"),

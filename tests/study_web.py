@@ -1,4 +1,4 @@
-"""Visitors of the annotation service within the test's own process."""
+"""A test client of the annotation service that runs in the process of the test."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from starlette.testclient import TestClient
 from crossmatch.study.assignment import people
 from crossmatch.study.database.campaign import Campaign
 from crossmatch.study.web.app import make_app
-from crossmatch.study.web.page_context import Site
 from crossmatch.study.web.security import COOKIE, HEADERS
-from study_lab import RIGHT, link_of
+from crossmatch.study.web.site import Site
+from study_lab import CORRECT, link_of
 
-BASE = "http://127.0.0.1:8400"
+BASE_URL = "http://127.0.0.1:8400"
 CSRF = re.compile(r'<meta name="csrf" content="([0-9a-f]+)">')
 
 
 class Browser:
-    """Somebody's browser: keeps cookies, follows no redirection by itself, and knows the secret of our pages."""
+    """The browser of one person: keeps cookies and the CSRF token, and follows no redirects."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        self.http = TestClient(app, base_url=BASE, raise_server_exceptions=False, follow_redirects=False)
+        self.http = TestClient(app, base_url=BASE_URL, raise_server_exceptions=False, follow_redirects=False)
         self.csrf = ""
 
     def join(self, campaign: Campaign, study_id: int, name: str = "") -> Browser:
-        answer = self.post(f"/join/{link_of(campaign, study_id)}", {"person": name})
-        assert answer.status_code == 303, answer.text
-        return self._known()
+        response = self.post(f"/join/{link_of(campaign, study_id)}", {"person": name})
+        assert response.status_code == 303, response.text
+        return self.read_csrf()
 
     def enter(self, campaign: Campaign, name: str, role: str = "annotator") -> Browser:
-        answer = self.post(f"/enter/{people.invite(campaign, name, role)}", {})
-        assert answer.status_code == 303, answer.text
-        return self._known()
+        response = self.post(f"/enter/{people.invite(campaign, name, role)}", {})
+        assert response.status_code == 303, response.text
+        return self.read_csrf()
 
-    def _known(self) -> Browser:
+    def read_csrf(self) -> Browser:
         page = self.http.get("/")
         page = self.http.get("/owner") if page.status_code == 303 else page
         self.csrf = CSRF.search(page.text)[1]
@@ -46,47 +46,46 @@ class Browser:
     def cookie(self) -> str:
         return self.http.cookies[COOKIE]
 
-    # -- requests that must bring all headers back
+    # -- requests, whose responses must have all security headers
 
-    def ask(self, method: str, path: str, **more: Any) -> Any:
-        answer = self.http.request(method, path, **more)
-        require_headers(answer)
-        return answer
+    def request(self, method: str, path: str, **more: Any) -> Any:
+        response = self.http.request(method, path, **more)
+        require_headers(response)
+        return response
 
     def get(self, path: str, **more: Any) -> Any:
-        return self.ask("GET", path, **more)
+        return self.request("GET", path, **more)
 
     def post(self, path: str, fields: dict[str, str], **more: Any) -> Any:
-        return self.ask("POST", path, data={"csrf": self.csrf, **fields}, **more)
+        return self.request("POST", path, data={"csrf": self.csrf, **fields}, **more)
 
-    def api(self, method: str, path: str, told: Any = None, **more: Any) -> Any:
+    def api(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         headers = {"x-csrf-token": self.csrf, **more.pop("headers", {})}
-        body = more if "content" in more else {"json": told}
+        content = more if "content" in more else {"json": body}
         headers = {"content-type": "application/json", **headers} if "content" in more else headers
-        return self.ask(method, f"/api{path}", headers=headers, **body)
+        return self.request(method, f"/api{path}", headers=headers, **content)
 
     def claim(self, study: str = "eccv-hit") -> Any:
-        answer = self.api("POST", f"/s/{study}/claim", {})
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = self.api("POST", f"/s/{study}/claim", {})
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def submit(self, hit: dict[str, Any], answers: list[Any] | None = None) -> Any:
         return self.api("POST", f"/h/{hit['claim']}/submit", {"answers": answers or answers_by_caption(hit), "seconds": None})
 
 
-def require_headers(answer: Any) -> None:
-    """Every answer says what a browser may do with it."""
+def require_headers(response: Any) -> None:
+    """Require the security headers on a response."""
     for name, value in HEADERS.items():
-        response = answer.headers.get(name)
-        assert response == value or (name == "cache-control" and response), (
-            f"{answer.url}: {answer.status_code} has {name}: {response}"
-        )
+        header = response.headers.get(name)
+        is_set = header == value or (name == "cache-control" and header)
+        assert is_set, f"{response.url}: {response.status_code} has {name}: {header}"
 
 
 def answers_by_caption(hit: dict[str, Any], other: str = "yes") -> list[dict[str, str]]:
-    """Answers to gold as they must be: the captions of the tests' gold tell it."""
-    return [{"match": next((v for k, v in RIGHT.items() if k in item["captions"][0]), other)} for item in hit["items"]]
+    """Correct answers to gold items, whose captions in these tests name their kind, and `other` to all others."""
+    return [{"match": next((v for k, v in CORRECT.items() if k in item["captions"][0]), other)} for item in hit["items"]]
 
 
-def site_of(campaign: Campaign, **more: Any) -> Browser:
+def open_browser(campaign: Campaign, **more: Any) -> Browser:
     return Browser(make_app(campaign, site=Site(campaign, **more)))

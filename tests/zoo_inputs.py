@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Words
 from crossmatch.train.data.training_set import TrainingBatch
 
 FEATURES, WORDS = 6, 12  # sizes that all small networks share
@@ -52,12 +52,12 @@ def naming_task() -> TrainingBatch:
     return TrainingBatch(regions, words, torch.arange(20))
 
 
-def train(net, objective, batch, rate, steps, **options):
+def train(net, objective, batch, rate, steps):
     """Train on one batch, then switch to evaluation."""
     optimiser = torch.optim.Adam(net.train().parameters(), rate)
     for step in range(steps):
         optimiser.zero_grad()
-        objective(net, batch, {"progress": step / steps, **options}).backward()
+        objective(net, batch, step / steps).backward()
         optimiser.step()
     return net.eval()
 

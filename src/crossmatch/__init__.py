@@ -19,7 +19,7 @@ _MODULES = {
     # data
     "Benchmark": "data.benchmark",
     "Retrieval": "data.benchmark",
-    "Similarity": "data.similarity",
+    "Similarity": "data.rated_pairs",
     "Trials": "data.trials",
     "Collection": "data.collection",
     "Judgements": "data.judgements",
@@ -39,8 +39,8 @@ _MODULES = {
     "EvaluationOptions": "evaluation.options",
     "evaluate": "evaluation.evaluate",
     "evaluate_all": "evaluation.evaluate",
-    "score_captions": "captions.scoring",
-    "measure_agreement": "captions.human.agreement",
+    "score_captions": "captions.score_captions",
+    "measure_agreement": "captions.human.metric_agreement",
     # metrics
     "Metric": "metrics.metric_table",
     "Ranks": "ranking.ranks",
@@ -101,18 +101,18 @@ __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 if TYPE_CHECKING:
     from crossmatch.benchmarks import list_benchmarks, load_benchmark_data
     from crossmatch.captions.corpus import CaptionCorpus
-    from crossmatch.captions.human.agreement import measure_agreement
+    from crossmatch.captions.human.metric_agreement import measure_agreement
     from crossmatch.captions.human.published_ratings import load_ratings
-    from crossmatch.captions.scoring import score_captions
+    from crossmatch.captions.score_captions import score_captions
     from crossmatch.data.benchmark import Benchmark, Retrieval
     from crossmatch.data.collection import Collection
     from crossmatch.data.errors import CrossmatchError, UsageError
     from crossmatch.data.grounding import Grounding
     from crossmatch.data.judgements import Judgements
+    from crossmatch.data.rated_pairs import Similarity
     from crossmatch.data.ratings import Preferences, Ratings
     from crossmatch.data.result import Result, load_result, load_results, save_result
     from crossmatch.data.scores import Embeddings, Matrix, Run
-    from crossmatch.data.similarity import Similarity
     from crossmatch.data.trials import Trials
     from crossmatch.diorama.world import Diorama
     from crossmatch.evaluation.evaluate import evaluate, evaluate_all

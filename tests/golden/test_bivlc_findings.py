@@ -79,6 +79,7 @@ def test_finding_3_benchmarks_rank_models_differently(findings):
     assert reversal.second.p < 0.001
 
 
+@pytest.mark.slow
 def test_table_2_of_bison_and_its_captions_beside_coco(real_data):
     comparison = compare_statistics("bison", "coco-5k")
     bison = comparison.benchmark
@@ -88,6 +89,7 @@ def test_table_2_of_bison_and_its_captions_beside_coco(real_data):
     assert comparison.part_of_speech_distance < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("score", "accuracy"), [("overlap", 64.7), ("rouge-1", 60.3), ("tfidf", 70.1)])
 def test_caption_scores_on_the_part_of_bison_with_captions(real_data, score, accuracy):
     """The findings in docs/results.md. The paper has 62.79 to 74.44 for four caption scores on all trials (sec. 6)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossmatch.metrics.agreement.answers import Answers
+from crossmatch.metrics.agreement.answer_arrays import Answers
 from crossmatch.metrics.agreement.cohen_kappa import mean_kappa, pairwise_cohen_kappa
 
 TABLE_7 = (0.66, 0.43, 0.56, 0.43, 0.38)

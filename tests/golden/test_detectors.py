@@ -16,7 +16,7 @@ from crossmatch.metrics.forced_choice import accuracy, group_choice, i2t_choice,
 from crossmatch.models.baselines.caption_proxy import normalise_coco_id
 from crossmatch.models.baselines.ngram_language_model import NgramModel, tokenize
 from crossmatch.models.baselines.one_sided import NgramScorer, make_blind_model
-from crossmatch.models.baselines.synthetic_detector_outcomes import PrecomputedDetector, read_probabilities
+from crossmatch.models.baselines.precomputed_synthetic_detector import PrecomputedDetector, read_probabilities
 
 pytestmark = pytest.mark.usefixtures("real_data")
 

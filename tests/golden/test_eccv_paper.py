@@ -11,8 +11,8 @@ import pytest
 
 from crossmatch.metrics.agreement.annotation_overlap import compare_rankings, overlap
 from crossmatch.metrics.bradley_terry import ComparisonCounts, bradley_terry, bradley_terry_interval
-from crossmatch.metrics.correlation.metrics_over_models import kendall_tau_b, tau_b
-from crossmatch.metrics.subset_bias import subset_bias
+from crossmatch.metrics.correlation.kendall_tau import kendall_tau_b, tau_b
+from crossmatch.metrics.pool_bias import subset_bias
 from crossmatch.report.analysis.metric_correlation import TABLE_5, correlate_metrics, published_scoreboard
 from crossmatch.report.published_results import load_published_table
 

@@ -9,29 +9,35 @@ import pytest
 from crossmatch.benchmarks import BUILT_IN, load_benchmark_data
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.controls import evaluate_gate
+from crossmatch.evaluation.plan import load_task
 from crossmatch.models.baselines.gate_scorers import GATE_SCORERS
-from crossmatch.report.trust_gate import check_gate_results
+from crossmatch.report.trust_gate_table import check_gate_results
 
 REAL = ("bison", "bivlc", "sugarcrepe")
 EMBEDDED = ("diorama/bison", "diorama/bivlc", "diorama/sugarcrepe")
+LARGE = {"bison", "diorama/bivlc", "diorama/sugarcrepe"}
 ELSEWHERE = {"winoground"}  # no data here; its loader is tested on made-up files
 
 
 def passes(task, data):
-    checks = check_gate_results(evaluate_gate([task], data=[data]))
+    checks = check_gate_results(evaluate_gate([load_task(task, data=data)]))
     assert {v.scorer for v in checks} == {scorer.name for scorer in GATE_SCORERS}
     assert [v for v in checks if not v.passed] == []
     assert any(v.expected == 0 for v in checks)  # where every comparison ties
     return checks
 
 
-@pytest.mark.parametrize("task", EMBEDDED)
+def cases(tasks):
+    return [pytest.param(task, marks=pytest.mark.slow if task in LARGE else []) for task in tasks]
+
+
+@pytest.mark.parametrize("task", cases(EMBEDDED))
 def test_gate_passes_on_diorama(task):
     passes(task, load_benchmark_data(task))
 
 
 @pytest.mark.usefixtures("real_data")
-@pytest.mark.parametrize("task", REAL)
+@pytest.mark.parametrize("task", cases(REAL))
 def test_gate_passes_on_real_benchmarks(task):
     passes(task, load_benchmark_data(task))
 
@@ -68,5 +74,5 @@ def test_repeated_captions_pass_the_gate(tmp_path):
         ]
         (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
         task = f"trials:{tmp_path / 'own.jsonl'}"
-        failed += not all(v.passed for v in check_gate_results(evaluate_gate([task], data=[load_benchmark_data(task)])))
+        failed += not all(v.passed for v in check_gate_results(evaluate_gate([load_task(task)])))
     assert failed <= 2  # 5 % of twelve, and a margin

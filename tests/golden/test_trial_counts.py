@@ -56,6 +56,7 @@ def test_bison_predictions_cover_every_trial(need_file):
     assert 100 * (trials.images[:, 0] == answers).mean() == pytest.approx(49.962, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_bison_captions_are_references(need_file):
     need_file("bison/bison_annotations.cocoval2014.json")
     need_file("coco/karpathy_test_captions.tsv")

@@ -4,12 +4,11 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.trials import TrialScores
-from crossmatch.metrics.forced_choice import chance
 from crossmatch.metrics.metric_table import FAMILIES, METRICS, metric
 from crossmatch.ranking.ranks import TIE_POLICIES, Ranks, rank
 
@@ -72,7 +71,6 @@ def by_sorting(name, ranking, relevance):
 
 @each
 @given(queries())
-@settings(max_examples=25)
 def test_expected_value_is_the_mean_over_all_tie_orders(m, drawn):
     scores, relevance = drawn
     slow = [
@@ -83,7 +81,6 @@ def test_expected_value_is_the_mean_over_all_tie_orders(m, drawn):
 
 @each
 @given(queries())
-@settings(max_examples=25)
 def test_other_policies_are_the_best_and_worst_tie_order(m, drawn):
     scores, relevance = drawn
     better, worse = (max, min) if m.higher_is_better else (min, max)
@@ -94,7 +91,6 @@ def test_other_policies_are_the_best_and_worst_tie_order(m, drawn):
 
 @each
 @given(queries(most_items=4))
-@settings(max_examples=25)
 def test_aggregate_is_the_mean_over_all_tie_orders(m, drawn):
     scores, relevance = drawn
     summary = np.median if m.aggregate == "median" else np.mean
@@ -105,7 +101,6 @@ def test_aggregate_is_the_mean_over_all_tie_orders(m, drawn):
 @each
 @pytest.mark.parametrize("ties", TIE_POLICIES)
 @given(queries(levels=6))
-@settings(max_examples=25)
 def test_monotone_maps_do_not_matter(m, ties, drawn):
     scores, relevance = drawn
     before = m.values(rank(scores, relevance, ties=ties))
@@ -116,7 +111,6 @@ def test_monotone_maps_do_not_matter(m, ties, drawn):
 @each
 @pytest.mark.parametrize("ties", TIE_POLICIES)
 @given(queries(levels=4), st.randoms(use_true_random=False))
-@settings(max_examples=25)
 def test_order_of_candidates_does_not_matter(m, ties, drawn, random):
     scores, relevance = drawn
     order = list(range(scores.shape[1]))
@@ -127,7 +121,6 @@ def test_order_of_candidates_does_not_matter(m, ties, drawn, random):
 
 @each
 @given(queries(most_items=8))
-@settings(max_examples=25)
 def test_constant_scorer_gets_chance_and_less_with_pessimistic_ties(m, drawn):
     _, relevance = drawn
     level = np.zeros(relevance.shape)
@@ -156,7 +149,6 @@ def test_random_scores_get_chance(m, random_rankings):
 
 @each
 @given(queries(grades=1))
-@settings(max_examples=25)
 def test_perfect_scorer_gets_the_best_value(m, drawn):
     _, relevance = drawn
     values = m.values(rank(relevance, relevance))
@@ -169,7 +161,6 @@ def test_perfect_scorer_gets_the_best_value(m, drawn):
 
 @each
 @given(queries())
-@settings(max_examples=25)
 def test_values_stay_within_bounds(m, drawn):
     scores, relevance = drawn
     low, high = (0.0, 1.0) if m.unit == "%" else (1.0, scores.shape[1])
@@ -186,7 +177,6 @@ GROWING = [f for f in FAMILIES if f.usual_k and f.shape == "retrieval" and f.nam
 
 @pytest.mark.parametrize("family", GROWING, ids=lambda f: f.name)
 @given(queries(grades=1))
-@settings(max_examples=25)
 def test_families_are_monotone_in_k(family, drawn):
     """Hits and recall never fall with k; the number of positives found (k times precision) neither."""
     scores, relevance = drawn
@@ -226,7 +216,6 @@ def test_query_without_positives_is_an_error():
 
 @each_trial
 @given(trials)
-@settings(max_examples=25)
 def test_choices_need_a_strict_win(m, scores):
     def wins(line, own):
         return all(line[own] > other for at, other in enumerate(line) if at != own)
@@ -243,14 +232,12 @@ def test_choices_need_a_strict_win(m, scores):
 
 @each_trial
 @given(trials)
-@settings(max_examples=25)
 def test_monotone_maps_do_not_change_choices(m, scores):
     assert np.array_equal(m.values(scores), m.values(np.exp(2 * scores) - 5))
 
 
 @each_trial
 @given(trials)
-@settings(max_examples=25)
 def test_choices_are_binary_pure_and_independent_of_order(m, scores):
     before = scores.copy()
     values = m.values(scores)
@@ -280,7 +267,7 @@ def test_constant_scorer_wins_no_choice(m):
 @pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2), (4, 4), (5, 2)])
 def test_random_scores_get_the_chance_of_a_choice(m, shape):
     result = m.values(np.random.default_rng(0).random((200_000, *shape)))
-    assert chance(m.name, shape) == pytest.approx(result.mean(), abs=4 * result.std() / np.sqrt(len(result)))
+    assert m.chance(shape) == pytest.approx(result.mean(), abs=4 * result.std() / np.sqrt(len(result)))
 
 
 def test_chances_equal_known_values():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from crossmatch.captions.human.agreement import PreferenceAgreement, RatingAgreement, measure_agreement, measure_correlation
+from crossmatch.captions.human.metric_agreement import PreferenceAgreement, RatingAgreement, measure_agreement, measure_correlation
 from crossmatch.captions.human.published_ratings import load_ratings
 from crossmatch.data.ratings import Ratings
 from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap
@@ -81,6 +81,7 @@ def test_published_accuracies_of_pascal_50s(real_data_folder: Path) -> None:
     assert result.counts.tolist() == [1000] * 4 + [4000]
 
 
+@pytest.mark.slow
 def test_composite_has_the_published_order_of_metrics(real_data_folder: Path) -> None:
     """The published order of metrics, although Flickr30k's images are missing."""
     result = measure_agreement(load_ratings("composite", real_data_folder), ("bleu-1", "rouge-l", "cider-d"), samples=20)

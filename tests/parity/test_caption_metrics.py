@@ -45,6 +45,7 @@ def check(candidates: list[list[str]], references: list[list[list[str]]]) -> Non
             np.testing.assert_allclose(ours.values, caption_values, **EQUAL)
 
 
+@pytest.mark.slow
 def test_real_captions(real_data_folder: Path) -> None:
     """BLIP-2's captions of the 5,000 Karpathy test images, with all 25,000 references."""
     references: dict[str, list[list[str]]] = {}

@@ -12,7 +12,7 @@ from crossmatch.benchmarks import list_benchmarks
 from crossmatch.benchmarks.coco import coco_collection
 from crossmatch.data.result import Result
 from crossmatch.data.scores import Embeddings
-from crossmatch.evaluation.evaluate import evaluate_all
+from crossmatch.evaluation.evaluate import evaluate, evaluate_all
 from crossmatch.evaluation.summarise import summarise
 from crossmatch.metrics.metric_table import metric
 
@@ -95,6 +95,7 @@ def by_their_names(results: dict[str, Result]) -> dict[str, dict[str, float]]:
     return ours
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_data")
 def test_without_ties_every_number_is_equal():
     model = Similar(None)
@@ -106,6 +107,7 @@ def test_without_ties_every_number_is_equal():
             assert own_value[key][direction] == pytest.approx(float(value), abs=1e-9), (key, direction)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_data")
 def test_with_ties_the_package_is_between_worst_and_best_order():
     model = Similar(2)
@@ -126,7 +128,7 @@ def test_plausible_matches_equal_the_package():
 
     model = Similar(None)
     data = list_benchmarks()["pmrp"].load()
-    result = evaluate_all(model, [list_benchmarks()["pmrp"]], data=[data], samples=2)[0]
+    result = evaluate(model, list_benchmarks()["pmrp"], data=data, samples=2)
     plausible, collection, rng = data.judgements["plausible"], data.collection, np.random.default_rng(0)
     image, caption = (model.embeddings.vectors(s) * model.embeddings.scale(s)[:, None] for s in ("image", "caption"))
     for direction, ids in (("i2t", collection.image_ids), ("t2i", collection.caption_ids)):

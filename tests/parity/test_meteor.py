@@ -117,6 +117,7 @@ def test_stems_of_all_wordnet_words_equal_the_program() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_words_of_captions_equal_the_program(real_data_folder: Path) -> None:
     rng = np.random.default_rng(2)
     parts = ["a", "dog", "'s", "n't", "'", "-", "--", ".", "..", "...", "–", "—", "“", "”", "''", "`", "’", ",", "1", "22", "vs.",

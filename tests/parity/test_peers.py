@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, compare_replicates, metric_replicates, percentile_interval
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, metric_replicates, percentile_interval
 from crossmatch.metrics.metric_table import metric
+from crossmatch.metrics.paired_tests import compare_replicates
 from crossmatch.metrics.retrieval import first_rank_cdf
 from crossmatch.ranking.ranks import Ranks, rank
 
@@ -100,7 +101,6 @@ def test_trec_eval_breaks_ties_by_name():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([1, 5, 10, 15, 40]))
-@settings(max_examples=60)
 def test_ndcg_with_ties_equals_scikit_learn(seed, levels, k):
     sklearn = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     scores, relevance = problem(seed, queries=3, gallery=15, grades=3, levels=levels)
@@ -132,7 +132,6 @@ def test_reciprocal_rank_of_one_positive_equals_scikit_learn(seed):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-@settings(max_examples=60)
 def test_ranks_equal_rankdata(seed, levels):
     stats = pytest.importorskip("scipy.stats")
     scores, relevance = problem(seed, queries=3, gallery=12, levels=levels)
@@ -147,7 +146,6 @@ def test_ranks_equal_rankdata(seed, levels):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-@settings(max_examples=40)
 def test_mean_rank_of_one_positive_equals_rankdata(seed, levels):
     stats = pytest.importorskip("scipy.stats")
     scores, _ = problem(seed, queries=4, gallery=12, levels=levels)

@@ -13,6 +13,7 @@ PACKAGES = [import_module(name) for name in ("crossmatch", "crossmatch.build", "
 NAMES = [pytest.param(package, name, id=f"{package.__name__}.{name}") for package in PACKAGES for name in package.__all__]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("package", "name"), NAMES)
 def test_public_name_is_documented_with_arguments_and_an_example(package, name):
     documented = getattr(package, name)
@@ -30,6 +31,7 @@ def test_packages_list_their_names_once_and_hide_none_behind_a_module(package):
         package.evalute  # noqa: B018
 
 
+@pytest.mark.torch
 def test_api_page_is_up_to_date():
     spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs/make_api.py")
     module = importlib.util.module_from_spec(spec)

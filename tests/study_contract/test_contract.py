@@ -30,7 +30,7 @@ from crossmatch.study.assignment.review import VERDICTS, review
 from crossmatch.study.database.schema import claim, hit_item, item, slot
 from crossmatch.study.database.verification import verify
 from postgres_server import fresh_database
-from study_lab import GOLDEN, a_study, book, new_campaign
+from study_lab import WITH_GOLD, add_small_study, new_campaign, read_submissions
 from study_web import answers_by_caption
 
 CROWD = 50
@@ -306,13 +306,14 @@ def at_work(campaign, kind: str, processes: int):
         servers.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "processes"), [("sqlite", 1), ("sqlite", 2), ("postgresql", 3)])
 def test_every_item_gets_the_required_answers_despite_failures(kind, processes, tmp_path, request):
     database = fresh_database(request.getfixturevalue("postgres_url")) if kind == "postgresql" else ""
     chance = random.Random(f"{kind}/{processes}")
     with new_campaign(tmp_path / "campaign", database, time.time) as campaign:
-        recipe = (*GOLDEN, f"recipe.people={WANTED}", f"recipe.lease_minutes={LEASE / 60}")
-        study = a_study(campaign, *recipe, items=3 * HITS, golden=GOLD)
+        recipe = (*WITH_GOLD, f"recipe.people={WANTED}", f"recipe.lease_minutes={LEASE / 60}")
+        study = add_small_study(campaign, *recipe, items=3 * HITS, gold_per_kind=GOLD)
         with at_work(campaign, f"{kind}/{processes}", processes) as (servers, log):
             until = time.monotonic() + PATIENCE
             while not look(campaign, chance) and not log.faults:
@@ -334,7 +335,7 @@ def require_all(campaign, study: int, log: Log) -> None:
         counted = set(connection.execute(select(claim.c.id).where(claim.c.counted)).scalars())
         query = Counter(row.item for row in connection.execute(select(hit_item.c.item)))
         keys = {row.id: row.key for row in connection.execute(select(item.c.id, item.c.key))}
-    told = book(campaign, study)
+    told = read_submissions(campaign, study)
     each = Counter(stored_answer["item"] for token in counted for stored_answer in told.bodies[token]["answers"])
     assert each == Counter({number: WANTED * times for number, times in query.items()})
     assert all(each[number] == WANTED for number, key in keys.items() if key.startswith("pair"))

@@ -1,4 +1,4 @@
-"""A real browser for pages: what they fetch and say is written down."""
+"""Fixtures with a real browser that records the requests and console messages of each page."""
 
 import itertools
 import os
@@ -8,13 +8,20 @@ import shutil
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-NUMBER = itertools.count()  # so that everybody has a name of their own
+PERSON_NUMBERS = itertools.count()  # for unique names
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def record_messages(page):
+    page.requests, page.console_messages = [], []
+    page.on("request", lambda request: page.requests.append(request.url))
+    page.on("console", lambda message: page.console_messages.append(message.text))
+    page.on("pageerror", lambda error: page.console_messages.append(str(error)))
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Opens a page from its file; `asked` and `said` hold its requests and its complaints."""
+    """Opens an HTML file; the page records its `requests`, and its `console_messages` with script errors."""
     if CHROMIUM is None and not os.environ.get("CI"):
         pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
     playwright = pytest.importorskip("playwright.sync_api")
@@ -22,13 +29,10 @@ def browser():
         started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
 
         def open_page(path):
-            opened = started.new_page(viewport={"width": 1200, "height": 900})
-            opened.asked, opened.said = [], []
-            opened.on("request", lambda r: opened.asked.append(r.url))
-            opened.on("console", lambda m: opened.said.append(m.text))
-            opened.on("pageerror", lambda e: opened.said.append(str(e)))
-            opened.goto(path.as_uri())
-            return opened
+            page = started.new_page(viewport={"width": 1200, "height": 900})
+            record_messages(page)
+            page.goto(path.as_uri())
+            return page
 
         yield open_page
         started.close()
@@ -42,17 +46,17 @@ def campaign(tmp_path_factory):
     """A campaign with a small study of each preset."""
     from .studies import make_campaign
 
-    made = make_campaign(tmp_path_factory.mktemp("study") / "S")
-    yield made
-    made.close()
+    created = make_campaign(tmp_path_factory.mktemp("study") / "S")
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="session")
-def at(campaign):
+def server_url(campaign):
     """The address of a real server of the campaign."""
-    from .studies import served
+    from .studies import run_server
 
-    with served(campaign) as address:
+    with run_server(campaign) as address:
         yield address
 
 
@@ -65,50 +69,47 @@ def chrome():
 
 
 @pytest.fixture(scope="session")
-def shots(tmp_path_factory):
-    from .studies import screenshots
+def screenshot_folder(tmp_path_factory):
+    from .studies import make_screenshot_folder
 
-    return screenshots(tmp_path_factory)
+    return make_screenshot_folder(tmp_path_factory)
 
 
 @pytest.fixture
-def visit(chrome, at):
-    """Opens pages, each as somebody new; none may ask elsewhere, and none may complain of what is not expected."""
-    opened = []
+def visit(chrome, server_url):
+    """Opens pages, each for a new person. At the end, no page has sent requests elsewhere or logged unexpected messages."""
+    pages = []
 
     def open_page(path="/", expected="", **settings):
-        context = chrome.new_context(**{"viewport": {"width": 1280, "height": 860}, "base_url": at, **settings})
+        context = chrome.new_context(**{"viewport": {"width": 1280, "height": 860}, "base_url": server_url, **settings})
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.asked, page.said = [], []
-        page.on("request", lambda r: page.asked.append(r.url))
-        page.on("console", lambda m: page.said.append(m.text))
-        page.on("pageerror", lambda e: page.said.append(str(e)))
-        opened.append((page, expected))
+        record_messages(page)
+        pages.append((page, expected))
         if path:
             page.goto(path)
         return page
 
     yield open_page
-    for page, expected in opened:
-        assert [url for url in page.asked if not url.startswith(at)] == []
-        said = [text for text in page.said if "409 (Conflict)" not in text]  # so the browser tells that no HIT is left
-        assert [text for text in said if not (expected and re.search(expected, text))] == []
+    for page, expected in pages:
+        assert [url for url in page.requests if not url.startswith(server_url)] == []
+        messages = [text for text in page.console_messages if "409 (Conflict)" not in text]  # logged when no HIT is left
+        assert [text for text in messages if not (expected and re.search(expected, text))] == []
         page.context.close()
 
 
 @pytest.fixture
-def begin(visit, campaign):
-    """Opens the first HIT of a study for somebody new, past the first pages; `key` is what they are called."""
+def open_first_hit(visit, campaign):
+    """Opens the first HIT of a study for a new person, whose name is `page.person_name`."""
     from .studies import link_of
 
-    def begun(study, expected="", **settings):
+    def join_and_claim(study, expected="", **settings):
         page = visit("", expected, **settings)
-        page.key = f"{study}-{next(NUMBER)}"
-        text = page.request.post(f"/join/{link_of(campaign, study)}", form={"person": page.key}).text()
+        page.person_name = f"{study}-{next(PERSON_NUMBERS)}"
+        text = page.request.post(f"/join/{link_of(campaign, study)}", form={"person": page.person_name}).text()
         secret = re.search(r'name="csrf" content="(\w+)"', text).group(1)
         page.goto(page.request.post(f"/s/{study}/claim", form={"csrf": secret}).url)
         page.wait_for_selector(".item")
         return page
 
-    return begun
+    return join_and_claim

@@ -1,4 +1,4 @@
-"""What the tests of the study's pages do with a page: read it, answer by mouse or by keys, walk through a whole study."""
+"""Helpers for browser tests of a study: read a page, answer by mouse or keyboard, and answer a whole study."""
 
 import hashlib
 
@@ -6,24 +6,24 @@ import pytest
 
 
 def options(page):
-    return page.locator(".asked:visible .option")
+    return page.locator(".question:visible .option")
 
 
-def thing(page, files, n):
-    """What the n-th option stands for, by what is seen of it: a file, a text, files, or its value."""
+def option_content(page, files, n):
+    """The content of the n-th option: an image file, a caption, the files of a list, or the value of an option."""
     option = options(page).nth(n)
     kinds = option.get_attribute("class").split()
     sources = [image.get_attribute("src") for image in option.locator("img").all()]
-    shown = tuple(files[hashlib.sha256(page.request.get(source).body()).hexdigest()] for source in sources)
+    displayed_files = tuple(files[hashlib.sha256(page.request.get(source).body()).hexdigest()] for source in sources)
     if "images" in kinds or "lists" in kinds:
-        return shown[0] if "images" in kinds else shown
+        return displayed_files[0] if "images" in kinds else displayed_files
     return option.locator(".words").inner_text() if "captions" in kinds else option.locator("input").get_attribute("value")
 
 
-def asked(page):
-    """The name of the question that is asked first."""
-    told = "JSON.parse(document.getElementById('work').dataset.hit).items.flatMap(i => i.questions.map(q => [q.text, q.name]))"
-    return dict(page.evaluate(told))[page.locator(".asked:visible legend").first.inner_text()]
+def question_name(page):
+    """The name of the first visible question."""
+    script = "JSON.parse(document.getElementById('work').dataset.hit).items.flatMap(i => i.questions.map(q => [q.text, q.name]))"
+    return dict(page.evaluate(script))[page.locator(".question:visible legend").first.inner_text()]
 
 
 def is_last(page):
@@ -31,7 +31,7 @@ def is_last(page):
 
 
 def leave(page, act):
-    """Do what submits, and wait until the page is another."""
+    """Run an action that submits, and wait for the next page."""
     before = page.url
     act()
     page.wait_for_url(lambda url: url != before, wait_until="commit")
@@ -39,7 +39,7 @@ def leave(page, act):
 
 
 def tab_to(page, selector):
-    """Press Tab until this has the focus, as people without a mouse do."""
+    """Press Tab until the element with this selector has the focus."""
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
@@ -47,15 +47,15 @@ def tab_to(page, selector):
     raise AssertionError(f"Tab does not lead to {selector}")
 
 
-def axe(page):
+def find_accessibility_violations(page):
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page)
-    return [(v["id"], [node["html"] for node in v["nodes"]]) for v in found.response["violations"]]
+    result = Axe().run(page)
+    return [(v["id"], [node["html"] for node in v["nodes"]]) for v in result.response["violations"]]
 
 
-def fits(page):
-    """Nothing sticks out at the side."""
+def fits_width(page):
+    """Whether the page needs no horizontal scrolling."""
     return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
@@ -68,27 +68,27 @@ def draft_on_server(page):
 
 
 def answer_by_mouse(page, files, n):
-    """Answer an item by clicks; what was meant."""
-    name = asked(page)
+    """Answer an item by mouse clicks; returns the expected answer."""
+    name = question_name(page)
     if page.locator(".slider").count():
         box = page.locator(".slider").bounding_box()
         page.mouse.click(box["x"] + (0.2 + 0.3 * n) * box["width"], box["y"] + box["height"] / 2)
         return {name: pytest.approx(5 * (0.2 + 0.3 * n), abs=0.1)}
     chosen = n % options(page).count()
-    meant = {name: thing(page, files, chosen)}
+    expected = {name: option_content(page, files, chosen)}
     target = options(page).nth(chosen)
     (target.locator("img").first if target.locator("img").count() else target).click()
     if page.get_by_text("What is wrong?").is_visible():
         page.get_by_text("mentions something").click()
         page.get_by_text("gets something important wrong").click()
         page.get_by_text("Colour").click()
-        meant |= {"reason": ["not-in-image", "wrong"], "error": ["colour"]}
-    return meant
+        expected |= {"reason": ["not-in-image", "wrong"], "error": ["colour"]}
+    return expected
 
 
 def answer_by_keys(page, files, n):
-    """Answer an item by keys; what was meant."""
-    name = asked(page)
+    """Answer an item by keys; returns the expected answer."""
+    name = question_name(page)
     if page.locator(".slider").count():
         page.keyboard.press("a")
         page.keyboard.press("End")
@@ -96,30 +96,30 @@ def answer_by_keys(page, files, n):
             page.keyboard.press("ArrowLeft")
         return {name: pytest.approx(5 - 0.01 * (3 + n))}
     chosen = (n + 1) % options(page).count()
-    meant = {name: thing(page, files, chosen)}
+    expected = {name: option_content(page, files, chosen)}
     page.keyboard.press(str(chosen + 1))
     if page.get_by_text("What is wrong?").is_visible():
         for key in ("3", "4", "4", "Enter", "0", "1"):  # the fourth is taken back; ten options reach to 0
             page.keyboard.press(key)
-        meant |= {"reason": ["wrong"], "error": ["quantity", "others"]}
-    return meant
+        expected |= {"reason": ["wrong"], "error": ["quantity", "others"]}
+    return expected
 
 
-def whole_study(page, answer, go_on, submit, shots=None, name=""):
-    """All HITs of a study; what was meant, HIT by HIT."""
+def answer_whole_study(page, answer, go_on, submit, screenshot_folder=None, name=""):
+    """Answer all HITs of a study; returns the expected answers of each HIT."""
     hits = []
     for hit in range(9):
-        meant = []
+        expected = []
         for n in range(9):
             assert page.locator("#submit").is_disabled()
-            meant.append(answer(page, n + hit))
-            if hit == n == 0 and shots:
+            expected.append(answer(page, n + hit))
+            if hit == n == 0 and screenshot_folder:
                 page.wait_for_load_state("networkidle")
-                page.screenshot(path=shots / f"work-{name}.png")
+                page.screenshot(path=screenshot_folder / f"work-{name}.png")
             if is_last(page):
                 break
             go_on(page)
-        hits.append(meant)
+        hits.append(expected)
         leave(page, lambda: submit(page))
         if "/s/" in page.url:
             return hits

@@ -3,8 +3,8 @@
 import pytest
 
 from crossmatch.captions.corpus import CaptionCorpus
-from crossmatch.captions.scoring import score_captions
-from crossmatch.report.captions.plots import histogram_panel
+from crossmatch.captions.score_captions import score_captions
+from crossmatch.report.captions.agreement_plots import histogram_panel
 from crossmatch.report.captions.scores_output import scores_table, worst_and_best, write_captions_page
 
 
@@ -25,8 +25,8 @@ def page(tmp_path_factory, browser):
 
 
 def test_nothing_is_fetched_and_nothing_complains(page):
-    assert [url for url in page.asked if not url.startswith("data:")] == page.asked[:1]
-    assert page.said == []
+    assert [url for url in page.requests if not url.startswith("data:")] == page.requests[:1]
+    assert page.console_messages == []
 
 
 def test_captions_are_text_never_markup(page):

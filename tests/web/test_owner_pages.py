@@ -11,14 +11,16 @@ from sqlalchemy import select
 from crossmatch.study.assignment import claims, people
 from crossmatch.study.database.schema import claim, slot, study
 from crossmatch.study.database.verification import verify
+from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
-from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.results.statistics_cache import StatisticsCache
 from crossmatch.study.web.app import make_app
-from crossmatch.study.web.page_context import Site
-from study_lab import Clock, a_study, answers_to, careless, hit_of, new_campaign, someone, work
+from crossmatch.study.web.site import Site
+from study_lab import Clock, add_annotator, add_small_study, answers_to, disable_sync, hit_of, new_campaign, submit_hit
 
-from .studies import BAD, chromium, screenshots, served
+from .conftest import record_messages
+from .studies import SCRIPT_TEXT, chromium, make_screenshot_folder, run_server
 
 HOME = "http://127.0.0.1:8400"
 PAGES = ("", "/people", "/people/{person}", "/review", "/hit/{claim}", "/disagreement")
@@ -36,7 +38,7 @@ def clock():
 @pytest.fixture
 def campaign(tmp_path, clock):
     with new_campaign(tmp_path / "campaign", "", clock) as created:
-        careless(created)
+        disable_sync(created)
         yield created
 
 
@@ -60,10 +62,10 @@ def enter(campaign):
 @pytest.fixture
 def doubtful(campaign):
     """A study of two HITs by two people each; in one of them somebody answered gold wrong. The study, the person, the claim."""
-    study_id = a_study(campaign, "recipe.people=2", "recipe.pay=2", "recipe.fee=0.18", golden=2, name="pairs")
-    who = someone(campaign, study_id, "anna")
-    made = work(campaign, study_id, who, wrong=True)
-    work(campaign, study_id, someone(campaign, study_id, "bert"), match="no")
+    study_id = add_small_study(campaign, "recipe.people=2", "recipe.pay=2", "recipe.fee=0.18", gold_per_kind=2, name="pairs")
+    who = add_annotator(campaign, study_id, "anna")
+    made = submit_hit(campaign, study_id, who, wrong=True)
+    submit_hit(campaign, study_id, add_annotator(campaign, study_id, "bert"), match="no")
     return study_id, who, made
 
 
@@ -155,7 +157,7 @@ def test_a_doubtful_hit_is_listed_and_shown_with_what_was_expected(campaign, ent
     places = [shown.index(f'src="/h/{made}/picture/{n}/0"') for n in range(5)]
     assert places == sorted(places)
     captions = [item.captions[0] for item in hit_of(campaign, made).items]
-    assert [captions.index(text) for text in re.findall(r'<p class="said" dir="auto">(.*?)</p>', shown)] == [0, 1, 2, 3, 4]
+    assert [captions.index(text) for text in re.findall(r'<p class="caption-text" dir="auto">(.*?)</p>', shown)] == [0, 1, 2, 3, 4]
     assert reviewer.get(f"/h/{made}/picture/0/0").status_code == 200
 
 
@@ -181,8 +183,8 @@ def test_a_verdict_counts_or_opens_the_hit_again(campaign, enter, doubtful, verd
     assert f"{6 if counted else 3} answers that count" in overview
     paid = {"approve": 2, "reject": 1, "reassign": 2}[verdict]
     assert f"{2.36 * paid:.2f} USD" in overview
-    another = someone(campaign, study_id, "cleo")
-    handed_out = hit_of(campaign, work(campaign, study_id, another)).hit_id
+    another = add_annotator(campaign, study_id, "cleo")
+    handed_out = hit_of(campaign, submit_hit(campaign, study_id, another)).hit_id
     assert (handed_out == hit_of(campaign, made).hit_id) is (not counted)
     verify(campaign)
 
@@ -200,7 +202,7 @@ def test_two_reviewers_do_not_overrule_each_other_unseen(campaign, enter, doubtf
     assert verdict_of(campaign, made) == ("approve", True)
     post(first, f"/owner/pairs/hit/{made}/review", verdict="reject", was="approve")
     for name in ("cleo", "dora"):
-        work(campaign, study_id, someone(campaign, study_id, name))
+        submit_hit(campaign, study_id, add_annotator(campaign, study_id, name))
     kept = post(first, f"/owner/pairs/hit/{made}/review", verdict="approve", was="reject")
     assert "done=kept" in kept.headers["location"]  # others have the HIT
     assert verdict_of(campaign, made) == ("approve", False)
@@ -208,8 +210,8 @@ def test_two_reviewers_do_not_overrule_each_other_unseen(campaign, enter, doubtf
 
 def test_unknown_verdict_is_refused(campaign, enter, doubtful):
     _, who, made = doubtful
-    other = a_study(campaign, name="other")
-    claim_id = claims.claim_hit(campaign, other, someone(campaign, other, "dora"))
+    other = add_small_study(campaign, name="other")
+    claim_id = claims.claim_hit(campaign, other, add_annotator(campaign, other, "dora"))
     owner = enter("owner")
     address = f"/owner/pairs/hit/{made}/review"
     assert post(owner, address, verdict="praise", was="").status_code == 422
@@ -266,7 +268,7 @@ def test_an_invited_person_enters_by_the_link_that_is_shown_once(campaign, enter
 
 
 def test_study_without_answers_explains_empty_sections(campaign, enter):
-    a_study(campaign, "recipe.people=2", name="pairs")
+    add_small_study(campaign, "recipe.people=2", name="pairs")
     owner = enter("owner")
     text = owner.get("/owner/pairs").text
     assert "Not defined: there are no answers yet." in text
@@ -291,16 +293,16 @@ def crowded(tmp_path_factory):
 
     clock, rng = Clock(), np.random.default_rng(0)
     with new_campaign(tmp_path_factory.mktemp("owner") / "campaign", "", clock) as campaign:
-        careless(campaign)
-        a_study(campaign, "recipe.people=3", "recipe.pay=1.4", items=15, golden=8, name="pairs")
-        two = [NewItem(f"x{n}", ("a.jpg", "b.jpg"), (BAD,)) for n in range(20)]
+        disable_sync(campaign)
+        add_small_study(campaign, "recipe.people=3", "recipe.pay=1.4", items=15, gold_per_kind=8, name="pairs")
+        two = [NewItem(f"x{n}", ("a.jpg", "b.jpg"), (SCRIPT_TEXT,)) for n in range(20)]
         create_study(campaign, load_design("bison-verify"), two, seed="seed")
-        alike = [NewItem(f"s{n}", (), (BAD, f"caption {n}")) for n in range(6)]
+        alike = [NewItem(f"s{n}", (), (SCRIPT_TEXT, f"caption {n}")) for n in range(6)]
         create_study(campaign, load_design("sts", ["recipe.people=3"]), alike)
         for n, name in enumerate(("a.jpg", "b.jpg")):
             Image.new("RGB", (80, 60), (200 * n, 90, 120)).save(campaign.images_folder / name)
         for study_id in (1, 2, 3):
-            crowd = [someone(campaign, study_id, f"{name} {study_id}") for name in (BAD, "anna", "bert", "lazy")]
+            crowd = [add_annotator(campaign, study_id, f"{name} {study_id}") for name in (SCRIPT_TEXT, "anna", "bert", "lazy")]
             for who in crowd * 4:
                 with suppress(claims.NoHitAvailableError):
                     answer(campaign, clock, rng, study_id, who, lazy=who == crowd[3])
@@ -321,23 +323,20 @@ def answer(campaign, clock, rng, study_id, who, lazy):
 
 
 @pytest.fixture(scope="module")
-def shots(tmp_path_factory):
-    """Keeps pictures of pages where CROSSMATCH_SCREENSHOTS says so."""
-    folder = screenshots(tmp_path_factory) if os.environ.get("CROSSMATCH_SCREENSHOTS") else None
+def save_screenshot(tmp_path_factory):
+    """Saves a screenshot of a page, if CROSSMATCH_SCREENSHOTS names a folder."""
+    folder = make_screenshot_folder(tmp_path_factory) if os.environ.get("CROSSMATCH_SCREENSHOTS") else None
     return lambda page, name: folder and page.screenshot(path=folder / f"owner-{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="module")
 def visit(crowded):
-    """Opens a page of the owner; nothing is fetched from elsewhere, and nothing complains."""
+    """Opens a page of the owner. At the end, no page has sent requests elsewhere or logged messages."""
     token = people.invite(crowded, "olga", "owner")
-    with served(crowded) as at, chromium() as chrome:
-        page = chrome.new_context(base_url=at).new_page()
+    with run_server(crowded) as server_url, chromium() as chrome:
+        page = chrome.new_context(base_url=server_url).new_page()
         page.set_default_timeout(20_000)
-        said, asked = [], []
-        page.on("console", lambda m: said.append(m.text))
-        page.on("pageerror", lambda e: said.append(str(e)))
-        page.on("request", lambda r: asked.append(r.url))
+        record_messages(page)
         page.goto(f"/enter/{token}")
         page.locator("main button").first.click()
         page.wait_for_url("**/owner")
@@ -351,8 +350,8 @@ def visit(crowded):
             return page
 
         yield opened
-        assert said == []
-        assert [url for url in asked if not url.startswith(at)] == []
+        assert page.console_messages == []
+        assert [url for url in page.requests if not url.startswith(server_url)] == []
 
 
 def looked_at(crowded):
@@ -369,15 +368,16 @@ def looked_at(crowded):
     return pages | {"slider": "/owner/sts", "slider-disagreement": "/owner/sts/disagreement"}
 
 
-def test_every_page_passes_axe_and_fits_a_phone(crowded, visit, shots):
+@pytest.mark.slow
+def test_every_page_passes_axe_and_fits_a_phone(crowded, visit, save_screenshot):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for name, address in looked_at(crowded).items():
         page = visit(address)
-        shots(page, name)
+        save_screenshot(page, name)
         wrong = [(one["id"], one["nodes"][0]["html"]) for one in axe.run(page).response["violations"]]
         assert (name, wrong) == (name, [])
         page = visit(address, width=360)
-        shots(page, f"{name}-phone")
+        save_screenshot(page, f"{name}-phone")
         assert (name, page.evaluate("document.documentElement.scrollWidth")) == (name, 360)
         assert page.title() not in ("1", "2"), "a text was taken for markup"
 
@@ -387,7 +387,7 @@ def test_texts_are_text_never_markup(crowded, visit):
     assert page.locator("tbody th", has_text="<script>").count() == 1
     assert page.locator("main img, main script").count() == 0
     page = visit("/owner/bison-verify/disagreement")
-    assert page.locator(".said", has_text="onerror=").count() > 0
+    assert page.locator(".caption-text", has_text="onerror=").count() > 0
     assert page.locator("main script").count() == 0
     assert all(page.locator("main img").evaluate_all("all => all.map(one => one.complete && one.naturalWidth === 80)"))
 

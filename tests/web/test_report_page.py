@@ -16,8 +16,8 @@ def page(tmp_path_factory, browser):
 
 
 def test_nothing_is_fetched_and_nothing_complains(page):
-    assert len(page.asked) == 1
-    assert page.said == []
+    assert len(page.requests) == 1
+    assert page.console_messages == []
 
 
 def test_tables_and_plots_are_there(page):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossmatch.benchmarks.altered_captions import with_alter_option
+from crossmatch.benchmarks.altered_queries import with_alter_option
 from crossmatch.benchmarks.bison import BISON
 from crossmatch.benchmarks.bivlc import BIVLC
 from crossmatch.benchmarks.coco import COCO_1K, COCO_5K, PMRP

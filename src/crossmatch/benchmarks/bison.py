@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crossmatch.benchmarks.coco import coco_image_opener, missing_images_hint, read_coco_captions, read_official_table
-from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require_data_file
 from crossmatch.benchmarks.formats.trial_files import MissingImages, TrialRecord, build_trials
 from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.errors import CrossmatchError, UsageError

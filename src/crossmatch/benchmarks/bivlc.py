@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require_data_file
 from crossmatch.benchmarks.formats.csv_tables import TableRow, read_table
 from crossmatch.benchmarks.formats.huggingface import has_shards, read_shard_rows
 from crossmatch.benchmarks.formats.image_caption_records import EncodedImage, ImageOpener

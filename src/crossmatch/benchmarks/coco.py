@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require_data_file
 from crossmatch.benchmarks.formats.image_caption_records import FileSlice, ImageOpener
 from crossmatch.benchmarks.formats.image_decoding import decode_image
 from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval

@@ -16,7 +16,7 @@ from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.judgements import Judgements
-from crossmatch.data.similarity import Similarity
+from crossmatch.data.rated_pairs import Similarity
 
 LICENCE = "free for any purpose; acknowledge Google LLC"
 

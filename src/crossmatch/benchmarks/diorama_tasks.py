@@ -11,9 +11,9 @@ import numpy as np
 
 from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
 from crossmatch.data.judgements import Judgements
-from crossmatch.data.similarity import Similarity
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.diorama.edits import CATEGORIES
-from crossmatch.diorama.similarity import Matrix, caption_similarity, scene_caption_similarity, scene_similarity
+from crossmatch.diorama.graded_similarity import Matrix, caption_similarity, scene_caption_similarity, scene_similarity
 from crossmatch.diorama.trials import bison, bivlc, sugarcrepe
 from crossmatch.diorama.world import Diorama
 

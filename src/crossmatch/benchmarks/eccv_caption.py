@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from crossmatch.benchmarks.coco import coco_collection, drop_invalid
-from crossmatch.benchmarks.datasets.data_set_table import require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from crossmatch.benchmarks.coco import coco_image_opener, missing_images_hint
-from crossmatch.benchmarks.datasets.data_set_table import find_data_file, require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require_data_file
 from crossmatch.benchmarks.formats.coco_json import parse_id
 from crossmatch.benchmarks.formats.csv_tables import read_table
 from crossmatch.benchmarks.formats.trial_files import MissingImages, TrialRecord, build_trials

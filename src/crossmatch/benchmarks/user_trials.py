@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from crossmatch.benchmarks.altered_captions import with_alter_option
+from crossmatch.benchmarks.altered_queries import with_alter_option
 from crossmatch.benchmarks.formats.csv_tables import BYTE_ORDER_MARKS, DELIMITERS, decode_text
 from crossmatch.benchmarks.formats.trial_files import (
     TrialColumns,

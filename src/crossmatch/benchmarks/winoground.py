@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossmatch.benchmarks.datasets.data_set_table import require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.benchmarks.formats.huggingface import has_shards, read_shard_rows
 from crossmatch.benchmarks.formats.image_caption_records import EncodedImage, ImageOpener
 from crossmatch.benchmarks.formats.image_decoding import decode_image

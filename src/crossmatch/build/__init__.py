@@ -20,16 +20,16 @@ _MODULES = {
     "write_llm_negatives": "negatives.by_language_model",
     "write_diorama_negatives": "negatives.by_diorama",
     "generate_images": "generation.negative_images",
-    "refine_negatives": "refinement.refine",
+    "refine_negatives": "refinement.refinement_step",
     "PoolOptions": "pooling",
     "build_pool": "pooling",
     "MergeOptions": "merging.merge",
     "write_merge": "merging.merge",
     "BoundsOptions": "model_order_bounds",
     "bound_model_order": "model_order_bounds",
-    "write_pool_bias": "pool_bias",
-    "CardTexts": "publishing.card",
-    "write_card": "publishing.card",
+    "write_pool_bias": "pool_bias_step",
+    "CardTexts": "publishing.published_folder",
+    "write_card": "publishing.published_folder",
     "RecipeRun": "recipes.engine",
     "run_stages": "recipes.engine",
 }
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from crossmatch.build.negatives.by_diorama import write_diorama_negatives
     from crossmatch.build.negatives.by_language_model import write_llm_negatives
     from crossmatch.build.negatives.by_rules import write_rule_negatives
-    from crossmatch.build.pool_bias import write_pool_bias
+    from crossmatch.build.pool_bias_step import write_pool_bias
     from crossmatch.build.pooling import PoolOptions, build_pool
-    from crossmatch.build.publishing.card import CardTexts, write_card
+    from crossmatch.build.publishing.published_folder import CardTexts, write_card
     from crossmatch.build.rated_pair_sampling import sample_sis, sample_sits, sample_sts
     from crossmatch.build.recipes.engine import RecipeRun, run_stages
-    from crossmatch.build.refinement.refine import refine_negatives
+    from crossmatch.build.refinement.refinement_step import refine_negatives

@@ -35,14 +35,14 @@ from crossmatch.build.step_inputs import (
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.data.io.images import UnreadableImageError, hash_image, load_image
+from crossmatch.data.io.image_loading import UnreadableImageError, hash_image, load_image
 from crossmatch.data.io.progress import track
 from crossmatch.data.scores import Embeddings
 from crossmatch.models import make_model
-from crossmatch.models.baselines.text_vectors import AveragedWordVectors, TfIdf
+from crossmatch.models.baselines.text_encoders import AveragedWordVectors, TfIdf
 from crossmatch.models.embedding_pipeline import IMAGES_PER_CHECK, default_workers, prefetch
 
-STEP = "mine"
+STEP = "lookalikes"
 SKIPPED_FILE = "skipped.jsonl"
 ROLES = {
     "query": "each image is positive once, with its neighbour as the negative",
@@ -115,7 +115,7 @@ def find_lookalikes(
     ({'images': 50}, 40)
     """
     data, encoder, refused_ids = sort_by_id(collection), make_model(model) if isinstance(model, str) else model, frozenset(refused)
-    data.texts()  # raises if texts are missing
+    data.require_texts()
     inputs = {"collection": collection_hash(data), "vectors": model_signature(encoder)}
     inputs |= {"pictures": digest} if options.pictures and (digest := pictures_hash(data)) else {}
     inputs |= {f"earlier {n}": rows_hash(folder) for n, folder in enumerate(earlier)}
@@ -124,15 +124,15 @@ def find_lookalikes(
     spec = StepSpec(STEP, inputs, {**asdict(options), "mean over": unit})
     excluded = refused_ids | {str(row["id"]) for folder in earlier for row in read_rows(folder, STEP)}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
-        return (row for row in _pair_rows(data, encoder, options, refused_ids, step) if row["id"] not in excluded)
+    def make_rows(step: StepOutput) -> list[Row]:
+        return [row for row in _pair_rows(data, encoder, options, refused_ids, step) if row["id"] not in excluded]
 
     return write_step(output, spec, make_rows)
 
 
 def _pair_rows(
     data: Collection, encoder: object, options: LookalikeOptions, refused: frozenset[str], step: StepOutput
-) -> Iterator[Row]:
+) -> list[Row]:
     captions = _usable_images(data, options, step)
     if len(captions) < 2:
         skipped = step.folder / SKIPPED_FILE
@@ -142,7 +142,7 @@ def _pair_rows(
         )
     images = list(captions)
     neighbours = _search(embed_images_by_captions(data, encoder, captions), options, step)
-    written: set[tuple[int, int]] = set()
+    rows: dict[tuple[int, int], Row] = {}
     for n, image in enumerate(images):
         candidates = [
             (images[at], score) for at, score in zip(neighbours.item[n].tolist(), neighbours.score[n].tolist(), strict=True)
@@ -155,9 +155,9 @@ def _pair_rows(
             continue
         negative, score = candidates[rank]
         for pair in ((image, negative), (negative, image))[: 1 + (options.roles == "both")]:
-            if pair not in written and not (options.roles == "once" and pair[::-1] in written):
-                written.add(pair)
-                yield _row(data, pair, captions, score, rank + 1)
+            if pair not in rows and not (options.roles == "once" and pair[::-1] in rows):
+                rows[pair] = _row(data, pair, captions, score, rank + 1)
+    return list(rows.values())
 
 
 def _is_refused(data: Collection, image: int, candidate: int, options: LookalikeOptions, refused: frozenset[str]) -> bool:
@@ -258,8 +258,7 @@ def _with_distinct_pictures(data: Collection, captions: Mapping[int, list[int]],
 
 def _fingerprints(data: Collection, images: Sequence[int]) -> Iterator[bytes | UnreadableImageError | None]:
     """Hash of each picture; the error of a picture that does not open; None if its pixels cannot be read."""
-    opener = data.open_image
-    assert opener is not None
+    opener = data.image_opener()
 
     def hash_pictures(batch: Sequence[int]) -> list[bytes | UnreadableImageError | None]:
         digests: list[bytes | UnreadableImageError | None] = []
@@ -271,6 +270,5 @@ def _fingerprints(data: Collection, images: Sequence[int]) -> Iterator[bytes | U
         return digests
 
     batches = [images[at : at + IMAGES_PER_CHECK] for at in range(0, len(images), IMAGES_PER_CHECK)]
-    results = prefetch(hash_pictures, batches, default_workers(opener))
-    for _ in track(batches, "looking at pictures"):
-        yield from next(results)
+    for digests in track(prefetch(hash_pictures, batches, default_workers(opener)), "looking at pictures", len(batches)):
+        yield from digests

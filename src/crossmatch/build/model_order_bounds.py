@@ -30,7 +30,8 @@ from crossmatch.build.step_inputs import collection_hash, load_models, model_sig
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.judgements import CandidateLists, Judgements
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.rank_counts import CandidateLists
 from crossmatch.data.scores import Run, Scores
 from crossmatch.metrics.bounds.difference_bounds import MAX_EXHAUSTIVE, difference_bounds
 from crossmatch.metrics.bounds.metric_bounds import (
@@ -111,7 +112,9 @@ def label_rankings(
     """
     chosen_metric = metric(options.metric)
     if judged.absent_positives:
-        raise CrossmatchError("The judgements have positives outside the gallery. Bounds are not defined for these.")
+        raise CrossmatchError(
+            "The judgements have positives outside the gallery, for which bounds are not defined. Use judgements of this collection."
+        )
     if chosen_metric.graded and not np.isin(judged.grades, (0.0, 1.0)).all():
         raise UsageError(f"{options.metric} uses grades, but bounds need grades 0 and 1. Choose map@r or recall@k.")
     lists = judged.candidate_lists(options.direction)
@@ -299,18 +302,18 @@ def bound_model_order(
     models_by_name = load_models(models)
     if not models_by_name:
         raise UsageError("-m: no model is named. Name at least one.")
-    data.texts()  # raises if texts are missing
+    data.require_texts()
     scores = {name: score_all_pairs(model, data, cache) for name, model in models_by_name.items()}
     order = ModelOrder(label_rankings(data, judged, scores, options), options.tolerance)
     inputs = {"collection": collection_hash(data), "judgements": judgements_hash(judged)}
     inputs |= {f"model {name}": model_signature(model) for name, model in models_by_name.items()}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         step.count("queries", len(order.label))
         step.count("unjudged", int((order.label == UNJUDGED).sum()))
         step.count("comparisons", len(order.differences))
         step.count("undecided", len(order.undecided))
-        yield from undecided_pair_rows(order, data, options.direction)
+        return list(undecided_pair_rows(order, data, options.direction))
 
     return write_step(output, StepSpec(STEP, inputs, asdict(options)), make_rows), order
 

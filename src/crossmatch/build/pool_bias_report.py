@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crossmatch.build.pool_bias import MeasuredBias, PoolBiasAnalysis
+from crossmatch.build.pool_bias_step import MeasuredBias, PoolBiasAnalysis
 from crossmatch.report.pages import Panel, write_analysis
-from crossmatch.report.plots import COLOURS
+from crossmatch.report.result_plots import COLOURS
 from crossmatch.report.tables import FOLDER, Table
 
 BIAS_LABELS = ("all models", "self", "all models but self")

@@ -15,7 +15,7 @@ scores at the cut are ordered by id, ascending.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def build_pool(
     data, models_by_name = sort_by_id(collection), load_models(models)
     if not models_by_name:
         raise UsageError("-m: no model is named. Name at least one model whose results are pooled.")
-    data.texts()  # raises if texts are missing
+    data.require_texts()
     query_ids = {"i2t": image_queries, "t2i": caption_queries}
     queries = {direction: _query_positions(data, SIDES[direction][0], query_ids[direction]) for direction in options.directions}
     priority = _pair_positions(data, first)
@@ -132,11 +132,11 @@ def build_pool(
     inputs |= {"first": _digest(np.asarray(priority))} if priority else {}
     recorded = {**asdict(options), "directions": list(options.directions)}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         pairs = _RetrievedPairs(data, options)
         for name, model in models_by_name.items():
             pairs.add(name, score_all_pairs(model, data, cache), queries)
-        yield from _pool_rows(pairs, queries, priority, seed, step)
+        return _pool_rows(pairs, queries, priority, seed, step)
 
     return write_step(output, StepSpec(STEP, inputs, recorded, seed), make_rows)
 
@@ -254,7 +254,8 @@ def _top_of_run(run: Run, data: Collection, direction: str, queries: IntArray, d
 
 def _pool_rows(
     pairs: _RetrievedPairs, queries: Mapping[str, IntArray], priority: Sequence[Pair], seed: int, step: StepOutput
-) -> Iterator[Row]:
+) -> list[Row]:
+    rows: list[Row] = []
     data, links = pairs.data, {(int(i), int(c)) for i, c in pairs.data.links}
     for direction, at in queries.items():
         step.count(f"queries {direction}", len(at))
@@ -265,7 +266,7 @@ def _pool_rows(
     for number, pair in enumerate((*priority, *shuffled)):
         step.count("candidates")
         row = _row(data, pair, "candidate") | {"retrieved": pairs.ranks.get(pair, {})}
-        yield row | ({"known": True} if pair in links else {}) | ({"first": True} if number < len(priority) else {})
+        rows.append(row | ({"known": True} if pair in links else {}) | ({"first": True} if number < len(priority) else {}))
     gold_number = pairs.options.gold
     if gold_number is None:
         gold_number = -(-(len(priority) + len(shuffled)) // CANDIDATES_PER_HIT)
@@ -277,7 +278,8 @@ def _pool_rows(
         step.count(kind, len(gold_pairs))
         for pair in gold_pairs:
             row = _row(data, pair, kind)
-            yield {**row, "id": f"{kind}/{row['id']}"}  # the same pair may be a candidate
+            rows.append({**row, "id": f"{kind}/{row['id']}"})  # the same pair may be a candidate
+    return rows
 
 
 def _pair_ids(data: Collection, pair: Pair) -> tuple[str, str]:

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from crossmatch.build.grade_tables import PairRating, mean_ratings
 from crossmatch.build.nearest_neighbours import find_neighbours
+from crossmatch.build.rating_files import PairRating, mean_ratings
 from crossmatch.build.step_files import Row, StepOutput, StepSpec, write_step
 from crossmatch.build.step_inputs import (
     captions_by_image,
@@ -81,21 +81,19 @@ def sample_sts(
     """
     data, model = sort_by_id(collection), make_model(image_model) if isinstance(image_model, str) else image_model
     _check_top(top)
-    data.texts()  # raises if texts are missing
+    data.require_texts()
     inputs = {"collection": collection_hash(data), "images": model_signature(model)}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         captions = _captioned_images(data)
         embeddings = embed_collection_images(model, data, cache).reorder({"image": np.asarray(list(captions), dtype=np.int64)})
         similar = _similar_pairs(embeddings, top)
-        written: set[frozenset[str]] = set()
-        for rows in (_pairs_of_similar_images(data, captions, similar, seed), _pairs_of_one_image(data, captions, top, seed)):
-            for row in rows:
-                pair = frozenset(row["caption_ids"])
-                if pair not in written:
-                    written.add(pair)
-                    step.count(row["sampling_method"])
-                    yield row
+        rows: dict[frozenset[str], Row] = {}  # the first row of each pair
+        for row in (*_pairs_of_similar_images(data, captions, similar, seed), *_pairs_of_one_image(data, captions, top, seed)):
+            rows.setdefault(frozenset(row["caption_ids"]), row)
+        for row in rows.values():
+            step.count(row["sampling_method"])
+        return list(rows.values())
 
     return write_step(output, StepSpec(STEP, inputs, {"study": "sts", "top": top}, seed), make_rows)
 
@@ -121,22 +119,25 @@ def sample_sis(
     """
     data, models = sort_by_id(collection), load_models(text_models)
     _check_top(top)
-    data.texts()
+    data.require_texts()
     if not models:
         raise UsageError("--texts: no text model is named. Name at least one, such as bow.")
     inputs = {"collection": collection_hash(data)} | {f"texts {name}": model_signature(model) for name, model in models.items()}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         captions = _captioned_images(data)
         similarities: dict[Positions, dict[str, float]] = {}
         for name, model in models.items():
             for pair, score in _similar_pairs(mean_caption_embeddings(model, data, captions), top).items():
                 similarities.setdefault(pair, {})[name] = round(score, 6)
-        images = list(captions)
-        for (a, b), similarity in sorted(similarities.items()):
-            ids = [str(data.image_ids[images[at]]) for at in (a, b)]
-            step.count("i2i_csim")
-            yield {"id": pair_id(*ids), "images": ids, "image_ids": ids, "sampling_method": "i2i_csim", "similarity": similarity}
+        images, rows = list(captions), []
+        for pair, similarity in sorted(similarities.items()):
+            ids = [str(data.image_ids[images[at]]) for at in pair]
+            row = {"id": pair_id(*ids), "images": ids, "image_ids": ids, "sampling_method": "i2i_csim", "similarity": similarity}
+            rows.append(row)
+        if rows:
+            step.count("i2i_csim", len(rows))
+        return rows
 
     return write_step(output, StepSpec(STEP, inputs, {"study": "sis", "top": top}), make_rows)
 
@@ -173,7 +174,7 @@ def sample_sits(
     {'from captions': 2, 'from images': 2, 'c2i_original': 250}
     """
     data = sort_by_id(collection)
-    data.texts()
+    data.require_texts()
     of_captions, of_images = mean_ratings(caption_ratings, data, "caption"), mean_ratings(image_ratings, data, "image")
     new_pairs = NEW_PER_IMAGE * data.shape[0] if number is None else number
     if new_pairs < 0:
@@ -181,14 +182,16 @@ def sample_sits(
     inputs = {"collection": collection_hash(data), "captions": _ratings_hash(of_captions), "images": _ratings_hash(of_images)}
     options = {"study": "sits", "number": new_pairs, "drawn": draw_captions}
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
+        rows: list[Row] = []
         from_captions = _pairs_from_captions(data, of_captions, draw_captions, seed)
         for image, caption, origin in _select_new_pairs(data, from_captions, _pairs_from_images(data, of_images, seed), new_pairs):
             step.count("from captions" if "c2c" in origin else "from images")
-            yield _image_caption_row(data, image, caption, "c2i_intrasim") | origin
+            rows.append(_image_caption_row(data, image, caption, "c2i_intrasim") | origin)
         for image, caption in sorted({(int(i), int(c)) for i, c in data.links}):
             step.count("c2i_original")
-            yield _image_caption_row(data, image, caption, "c2i_original")
+            rows.append(_image_caption_row(data, image, caption, "c2i_original"))
+        return rows
 
     return write_step(output, StepSpec(STEP, inputs, options, seed), make_rows)
 

@@ -32,6 +32,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Libraries that rows may depend on; the manifest records the versions of those that are installed.
 LIBRARIES = ("numpy", "scipy", "numba", "pillow", "qtawesome", "wn", "lemminflect", "textblob-aptagger", "faiss-cpu", "torch",
              "transformers", "diffusers")  # fmt: skip
+RENAMED_STEPS = {"mine": "lookalikes"}  # folders of earlier versions have the old names
 Row = dict[str, Any]
 
 
@@ -244,7 +245,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise CrossmatchError(f"{folder / MANIFEST} cannot be read ({error}). Run the step again in a new folder.") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CrossmatchError(f"{folder / MANIFEST} was written by another version of crossmatch. Run the step again.")
-    return manifest
+    return manifest | {"step": RENAMED_STEPS.get(manifest["step"], manifest["step"])}
 
 
 def read_rows(folder: Path, *steps: str) -> list[Row]:
@@ -282,7 +283,8 @@ def _finished_hash(folder: Path, manifest: Mapping[str, Any]) -> str:
 def write_step(folder: Path, spec: StepSpec, make_rows: Callable[[StepOutput], Iterable[Row]]) -> dict[str, Any]:
     """Run a step whose rows are cheap to recompute, and return its manifest.
 
-    On resume all rows are computed again; those already in the folder must be the first ones.
+    On resume all rows are computed again; those already in the folder must be the first ones. `make_rows` writes further files of
+    the folder before it returns the rows. Only a step with too many rows for the memory generates them one by one.
     """
     with open_step(folder, spec) as output:
         if not output.is_finished:

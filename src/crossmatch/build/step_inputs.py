@@ -15,15 +15,15 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import track
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.scores import Embeddings, Scores
-from crossmatch.evaluation.score import score_collection
+from crossmatch.evaluation.model_scores import score_collection
 from crossmatch.models import make_model
 from crossmatch.models.abilities import ImageEncoder, ScoreSource, TextEncoder, cache_signature
-from crossmatch.models.baselines.text_vectors import embed_unique_texts
+from crossmatch.models.baselines.text_encoders import embed_unique_texts
 from crossmatch.models.cache import Cache
+from crossmatch.models.cache.cross_encoder_scores import BATCH
 from crossmatch.models.cache.embeddings import open_embeddings
-from crossmatch.models.cache.scores import BATCH
+from crossmatch.models.distinct_items import require_images
 from crossmatch.models.embedding_pipeline import embed_images_of
-from crossmatch.models.model_inputs import require_images
 
 PAIR_SEPARATOR = "~"
 MAX_PAIR_ID = 280  # characters; with a prefix, the longest item name that a study accepts

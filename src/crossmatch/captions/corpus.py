@@ -226,7 +226,7 @@ def _require_matching_ids(candidates: Mapping[str, str], references: Mapping[str
         if not isinstance(mapping, Mapping):
             raise CrossmatchError(
                 f"{name}: expected a mapping from image ids to captions, got {mapping!r:.60}. "
-                "Functions of crossmatch.benchmarks.formats.caption_files read files."
+                "Functions of crossmatch.benchmarks.formats.caption_scoring_files read files."
             )
     without_references = next((i for i in candidates if i not in references), None)
     if without_references is not None:

@@ -32,11 +32,7 @@ class DocumentFrequencies:
     counts: Mapping[str, int]  # n-grams of one to four tokens, joined by spaces
 
     def __post_init__(self) -> None:
-        if self.images < 2:
-            raise CrossmatchError(
-                f"CIDEr needs document frequencies of at least 2 images, got {self.images}. "
-                "Score more images together, or use saved frequencies (--frequencies FILE)."
-            )
+        _require_images(self.images)
 
     @classmethod
     def from_corpus(cls, corpus: CaptionCorpus) -> DocumentFrequencies:
@@ -113,7 +109,14 @@ def count_documents(corpus: CaptionCorpus, ngrams: NGrams) -> IntArray:
 def inverse_document_frequencies(corpus: CaptionCorpus, frequencies: DocumentFrequencies | None) -> list[FloatArray]:
     """log(|I| / max(1, df)) of each n-gram, in one array per order; |I| is the number of images."""
     if frequencies is None:
-        if len(corpus) < 2:
-            DocumentFrequencies(len(corpus), {})  # raises the error
+        _require_images(len(corpus))
         return [np.log(len(corpus)) - np.log(np.maximum(1, count_documents(corpus, ngrams))) for ngrams in corpus.ngrams]
     return [np.log(frequencies.images) - np.log(np.maximum(1, frequencies.lookup(corpus, ngrams))) for ngrams in corpus.ngrams]
+
+
+def _require_images(count: int) -> None:
+    if count < 2:
+        raise CrossmatchError(
+            f"CIDEr needs document frequencies of at least 2 images, got {count}. "
+            "Score more images together, or use saved frequencies (--frequencies FILE)."
+        )

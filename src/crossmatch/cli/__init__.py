@@ -18,14 +18,14 @@ from crossmatch.cli.captions import captions
 from crossmatch.cli.compare import compare
 from crossmatch.cli.data import data
 from crossmatch.cli.doctor import doctor
-from crossmatch.cli.export import export
+from crossmatch.cli.export_trec import export
 from crossmatch.cli.listing import list_command
 from crossmatch.cli.report import report
 from crossmatch.cli.run import run
 from crossmatch.cli.study import study
 from crossmatch.cli.train import train
 from crossmatch.data.errors import CrossmatchError, UsageError, explain_missing_library
-from crossmatch.data.io.user_code import report_user_errors
+from crossmatch.data.io.user_code_errors import report_user_errors
 
 INTERRUPTED = 130  # exit code of a process that was ended by Ctrl-C
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -43,7 +43,7 @@ def correlate(results: tuple[Path, ...], published: bool, by_direction: bool, by
     The agreement is Kendall's tau-b between two metrics over the models.
     """
     if published == bool(results):
-        raise UsageError("name folders of results, or --published, but not both. For both, run the command twice.")
+        raise UsageError("Name at least one folder of results, or use --published, but not both.")
     from crossmatch.data.result import load_results
     from crossmatch.report.analysis import metric_correlation
     from crossmatch.report.pages import require_figure_suffix
@@ -114,8 +114,8 @@ def references(task: str, scores: tuple[str, ...], partial: bool, size: str | No
 
 @analyse.command("statistics")
 @click.option("-t", "--task", required=True, help="Any task (`crossmatch list tasks`).")
-@click.option("--source", help="Where its captions come from: a task, collection:FOLDER, a file of captions, or references "
-              "(the captions of its own images).")  # fmt: skip
+@click.option("--source", help="Captions to compare with: a task, collection:FOLDER, a file of captions, or references "
+              "(all captions of the task's own images).")  # fmt: skip
 @SIZE
 @SPLIT
 @OUTPUT
@@ -126,7 +126,7 @@ def statistics(task: str, source: str | None, size: str | None, split: str | Non
     The counts are those of BISON, Table 2.
     """
     from crossmatch.report.analysis import caption_statistics_comparison
-    from crossmatch.report.analysis.plots import statistics_panels
+    from crossmatch.report.analysis.analysis_plots import statistics_panels
 
     _require_writable_kind(output)
     compared = caption_statistics_comparison.compare_statistics(task, source, **without_none(size=size, split=split))
@@ -154,16 +154,16 @@ def scores(result: Path, files: tuple[Path, ...], metric: str | None, partial: b
     The plot is that of BISON, Figure 8.
     """
     from crossmatch.data.result import load_results
-    from crossmatch.report.analysis import score_distribution
-    from crossmatch.report.analysis.plots import split_panels
+    from crossmatch.report.analysis import scores_by_trial_outcome
+    from crossmatch.report.analysis.analysis_plots import split_panels
 
     _require_writable_kind(output)
     (loaded,) = load_results([result])
-    external_scores = score_distribution.read_all_scores(files, loaded) if files else None
-    distributions = score_distribution.split_scores(loaded, external_scores, metric, partial=partial)
-    table = score_distribution.split_table(loaded, distributions)
+    external_scores = scores_by_trial_outcome.read_all_scores(files, loaded) if files else None
+    distributions = scores_by_trial_outcome.split_scores(loaded, external_scores, metric, partial=partial)
+    table = scores_by_trial_outcome.split_table(loaded, distributions)
     if as_json:
-        click.echo(json.dumps(score_distribution.split_rows(distributions), indent=1, allow_nan=False))
+        click.echo(json.dumps(scores_by_trial_outcome.split_rows(distributions), indent=1, allow_nan=False))
     else:
         _print_tables([table])
     if output:
@@ -175,10 +175,10 @@ def scores(result: Path, files: tuple[Path, ...], metric: str | None, partial: b
 @OUTPUT
 @JSON
 def gap(results: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
-    """Compare i2t with t2i: difficulty and order of models (BiVLC)."""
+    """Compare directions, categories and the ranks of models (BiVLC)."""
     from crossmatch.data.result import load_results
     from crossmatch.report.analysis import direction_gap
-    from crossmatch.report.analysis.plots import direction_panels
+    from crossmatch.report.analysis.analysis_plots import direction_panels
 
     _require_writable_kind(output)
     gaps = direction_gap.analyse_directions(load_results(list(results)))

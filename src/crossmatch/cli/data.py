@@ -32,8 +32,8 @@ def data() -> None:
 @click.option("--link", is_flag=True, help="With --from: link to the files instead of copying them.")
 @click.option("--optional", is_flag=True, help="Also get the optional files.")
 def get_command(names: tuple[str, ...], source: Path | None, link: bool, optional: bool) -> None:
-    """Download data sets, or copy them with --from, and check each sha256."""
-    from crossmatch.benchmarks.datasets.data_set_table import find_data_set, list_data_sets
+    """Download or copy data sets and check their hashes."""
+    from crossmatch.benchmarks.datasets.dataset_table import find_data_set, list_data_sets
     from crossmatch.data.io.dataset_install import install_data_set
 
     if link and source is None:
@@ -52,7 +52,7 @@ def verify_command(names: tuple[str, ...], as_json: bool) -> None:
 
     Without NAME, all data sets that are present are checked.
     """
-    from crossmatch.benchmarks.datasets.data_set_table import find_data_set, list_data_sets
+    from crossmatch.benchmarks.datasets.dataset_table import find_data_set, list_data_sets
     from crossmatch.data.io.dataset_files import check_sizes, verify_data_set
     from crossmatch.report.tables import format_table
 
@@ -72,7 +72,7 @@ def verify_command(names: tuple[str, ...], as_json: bool) -> None:
 
 def data_set_facts() -> list[dict[str, Any]]:
     """Every data set with its files and whether they are present, for `crossmatch list data`."""
-    from crossmatch.benchmarks.datasets.data_set_table import list_data_sets
+    from crossmatch.benchmarks.datasets.dataset_table import list_data_sets
 
     return [_data_set_facts(data_set, data_folder()) for data_set in list_data_sets()]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from crossmatch.benchmarks import load_benchmark_data, resolve_task
 from crossmatch.cli.run import run_tables
-from crossmatch.data.benchmark import LoadedData, Retrieval, data_hash
+from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.result import Result, load_result, result_path, save_result
 from crossmatch.data.signature import system_signature
-from crossmatch.data.trials import Trials
 from crossmatch.evaluation.controls import load_with_alterations
+from crossmatch.evaluation.data_shapes import shape_of
 from crossmatch.evaluation.evaluate import evaluate_all
+from crossmatch.evaluation.plan import Task, load_task
 from crossmatch.report.html_report import write_report
 from crossmatch.report.tables import format_table
 
@@ -41,47 +41,41 @@ def evaluate_demo(folder: Path, size: str) -> list[Result]:
 
     start = time.perf_counter()
     options: dict[str, Any] = {} if size == "default" else {"size": size}
-    data = load_benchmark_data(RETRIEVAL_TASK, **options)
-    assert isinstance(data, Retrieval)
-    trial_names = () if size in SIZES_WITHOUT_TRIALS else TRIAL_TASKS
-    trial_tasks = [(name, load_benchmark_data(name, **options)) for name in trial_names]
-    trial_count = sum(len(trials.ids) for _, trials in trial_tasks if isinstance(trials, Trials))
-    images, captions = data.collection.shape
+    retrieval_task = load_task(RETRIEVAL_TASK, options)
+    trial_tasks = [load_task(name, options) for name in (() if size in SIZES_WITHOUT_TRIALS else TRIAL_TASKS)]
+    trial_count = sum(shape_of(task.data).item_count(task.data) for task in trial_tasks)
+    shape = shape_of(retrieval_task.data)
+    images, captions = len(shape.image_ids(retrieval_task.data)), shape.item_count(retrieval_task.data)
     _show_step(f"1/3 diorama with {images:,} scenes, {captions:,} captions and {trial_count:,} forced choices", start)
     dual_encoder = train_dual(folder / "dual", **TINY_TRAINING) if size == "tiny" else train_dual(folder / "dual")
     _show_step(f"2/3 a small dual encoder, trained on other scenes: {folder / 'dual'}", start)
     results_folder = folder / "results"
     results = []
     for name, model in (("random", RandomScorer()), ("dual", dual_encoder), ("oracle", Oracle())):
-        results += _evaluate_or_load(results_folder, name, model, [(RETRIEVAL_TASK, data), *trial_tasks], options)
+        results += _evaluate_or_load(results_folder, name, model, [retrieval_task, *trial_tasks])
     if trial_tasks:
         altered_tasks = load_with_alterations(TRIAL_TASKS[0], options)[1:]
-        results += _evaluate_or_load(results_folder, "dual", dual_encoder, altered_tasks, options)
+        results += _evaluate_or_load(results_folder, "dual", dual_encoder, altered_tasks)
         for scorer in GATE_SCORERS:
-            results += _evaluate_or_load(results_folder, f"gate:{scorer.name}", scorer, trial_tasks, options)
+            results += _evaluate_or_load(results_folder, f"gate:{scorer.name}", scorer, trial_tasks)
     _show_step(f"3/3 evaluated, with a random scorer, an oracle and the gate scorers: {results_folder}", start)
     return results
 
 
-def _evaluate_or_load(
-    folder: Path, name: str, model: Any, tasks: list[tuple[str, LoadedData]], options: dict[str, Any]
-) -> list[Result]:
+def _evaluate_or_load(folder: Path, name: str, model: Any, tasks: list[Task]) -> list[Result]:
     """The results of a model on these tasks. Results of an earlier run of the same model, data and version are loaded."""
     results: dict[str, Result] = {}
-    for task, data in tasks:
-        benchmark, benchmark_options = resolve_task(task, options)
-        changed = {key: value for key, value in benchmark_options.items() if value != benchmark.options.get(key)}
-        path = result_path(folder, name, benchmark.name, changed)
-        earlier = _load_if_same(path, system_signature(name, model.signature), data_hash(data))
+    for task in tasks:
+        path = result_path(folder, name, task.benchmark.name, task.options)
+        earlier = _load_if_same(path, system_signature(name, model.signature), data_hash(task.data))
         if earlier is not None:
-            results[task] = earlier
-    remaining = [(task, data) for task, data in tasks if task not in results]
+            results[task.name] = earlier
+    remaining = [task for task in tasks if task.name not in results]
     if remaining:
-        names, loaded = [task for task, _ in remaining], [data for _, data in remaining]
-        for task, result in zip(names, evaluate_all(model, names, name=name, data=loaded, **options), strict=True):
+        for task, result in zip(remaining, evaluate_all(model, remaining, name=name), strict=True):
             save_result(result, folder)
-            results[task] = result
-    return [results[task] for task, _ in tasks]
+            results[task.name] = result
+    return [results[task.name] for task in tasks]
 
 
 def _load_if_same(path: Path, system_line: str, hash_of_data: str) -> Result | None:

@@ -24,12 +24,19 @@ EXTRA_PACKAGES = (  # extra, package
     ("hf", "pyarrow"),
     ("data", "eccv_caption"),
     ("language", "wn"),
+    ("language", "textblob-aptagger"),
+    ("language", "lemminflect"),
     ("captions", "pycocoevalcap"),
+    ("conse", "efficientnet_lite_pytorch"),
+    ("regions", "h5py"),
+    ("clip", "open_clip_torch"),
+    ("timm", "timm"),
+    ("faiss", "faiss-cpu"),
+    ("generate", "diffusers"),
+    ("tensorboard", "tensorboard"),
     ("study", "starlette"),
     ("study", "sqlalchemy"),
     ("study", "psycopg"),
-    ("language", "textblob-aptagger"),
-    ("language", "lemminflect"),
 )
 
 

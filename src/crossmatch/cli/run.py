@@ -17,6 +17,7 @@ from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
     from crossmatch.data.result import Result
+    from crossmatch.evaluation.plan import Task
 
 FILE_MODELS = ("precomputed", "detector")  # families that answer from a file
 
@@ -62,11 +63,11 @@ def run(models: tuple[str, ...], tasks: tuple[str, ...], output: Path, names: tu
         likelihood: str | None, alterations: bool, gate: bool, samples: int, seed: int, cache: Path | None, no_cache: bool,
         published: bool, as_json: bool) -> None:  # fmt: skip
     """Evaluate models on tasks and save the results."""
-    from crossmatch.benchmarks import load_benchmark_data
     from crossmatch.cli.cache import score_cache
     from crossmatch.data.result import save_result
     from crossmatch.evaluation.controls import evaluate_gate, load_with_alterations
     from crossmatch.evaluation.evaluate import evaluate_all
+    from crossmatch.evaluation.plan import load_task
     from crossmatch.metrics.metric_table import metric
     from crossmatch.report.published_results import tables_with_published
     from crossmatch.report.tables import format_table
@@ -80,30 +81,22 @@ def run(models: tuple[str, ...], tasks: tuple[str, ...], output: Path, names: tu
         raise UsageError("--metrics names no metric. `crossmatch list metrics` lists them.")
     chosen_metrics = tuple(metric(name).name for name in metric_names) if metric_names else None
     protocol: dict[str, Any] = {"ties": ties, "samples": samples, "seed": seed, "metrics": chosen_metrics, "limit": limit}
-    loaded = [
-        pair
-        for task in task_names
-        for pair in (
-            load_with_alterations(task, data_options, skip_bad)
-            if alterations
-            else [(task, load_benchmark_data(task, skip_bad=skip_bad, **data_options))]
-        )
+    groups = [
+        load_with_alterations(name, data_options, skip_bad) if alterations else [load_task(name, data_options, skip_bad=skip_bad)]
+        for name in task_names
     ]
-    loaded_names, data = [task for task, _ in loaded], [task_data for _, task_data in loaded]
+    loaded = [task for group in groups for task in group]
     by_model: dict[str, list[Result]] = {}
     for n, model in enumerate(models):
         results = evaluate_all(
-            model, loaded_names, name=names[n] if names else None, data=data, partial=partial, likelihood=likelihood,
-            cache=score_cache(cache, no_cache), skip_bad=skip_bad, batch=batch, workers=workers, **protocol, **data_options,
+            model, loaded, name=names[n] if names else None, partial=partial, likelihood=likelihood,
+            cache=score_cache(cache, no_cache), skip_bad=skip_bad, batch=batch, workers=workers, **protocol,
         )  # fmt: skip
         by_model[_unused_name(results[0].model, by_model)] = results
-    gate_results: list[Result] = []
-    if gate:
-        gate_data = [data[loaded_names.index(task)] for task in task_names]
-        gate_results = evaluate_gate(task_names, data=gate_data, **protocol, **data_options)
+    gate_results = evaluate_gate([group[0] for group in groups], **protocol) if gate else []
     results = [result for model_results in by_model.values() for result in model_results]
     if as_json:
-        values = {model: _json_values(loaded_names, model_results) for model, model_results in by_model.items()}
+        values = {model: _json_values(loaded, model_results) for model, model_results in by_model.items()}
         gate_values = {f"{result.model} {result.task}": result.as_json() for result in gate_results}
         text = json.dumps((values if len(models) > 1 else next(iter(values.values()))) | gate_values, indent=1)
     else:
@@ -152,8 +145,8 @@ def _unused_name(model: str, used: dict[str, list[Result]]) -> str:
     return model
 
 
-def _json_values(task_names: Sequence[str], results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    return {_json_key(task, result): result.as_json() for task, result in zip(task_names, results, strict=True)}
+def _json_values(tasks: Sequence[Task], results: Sequence[Result]) -> dict[str, dict[str, float]]:
+    return {_json_key(task.name, result): result.as_json() for task, result in zip(tasks, results, strict=True)}
 
 
 def _json_key(task: str, result: Result) -> str:
@@ -166,7 +159,7 @@ def run_tables(results: Sequence[Result]) -> list[Any]:
     """The tables of a run: results, altered queries, and the gate."""
     from crossmatch.report.query_variants import alteration_tables, caption_choice_tables, main_results
     from crossmatch.report.tables import result_tables
-    from crossmatch.report.trust_gate import gate_tables
+    from crossmatch.report.trust_gate_table import gate_tables
 
     altered = [table for table, _ in (*alteration_tables(results), *caption_choice_tables(results))]
     return [*result_tables(main_results(results)), *altered, *gate_tables(results)]

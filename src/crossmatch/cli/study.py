@@ -143,7 +143,7 @@ def serve_command(folder: Path, host: str, port: int, url: str, log: bool, demo:
 
 
 def _create_demo(folder: Path) -> None:
-    from crossmatch.study.simulation.demo import make_demo
+    from crossmatch.study.demo_campaign import make_demo
 
     make_demo(folder).close()
 
@@ -222,7 +222,7 @@ def review_command(folder: Path, name: str, **ids_by_verdict: tuple[str, ...]) -
             is_counted = review(campaign, assignment, None, verdict)  # type: ignore[arg-type]
         except ReviewConflictError as error:
             raise CrossmatchError(f"--{verdict} {assignment}: {str(error).removesuffix(' Reload the page.')}") from None
-        effect = "back to as it was submitted" if verdict == UNDO else f"the answers {'count' if is_counted else 'do not count'}"
+        effect = "the verdict is withdrawn" if verdict == UNDO else f"the answers {'count' if is_counted else 'do not count'}"
         click.echo(f"{assignment}: {verdict}, {effect}", err=True)
     with campaign.read_transaction() as connection:
         pending = list_pending(connection, selected.id)
@@ -280,14 +280,14 @@ def export_command(folder: Path, name: str, output: Path, data: str | None, link
     An earlier export in the folder is replaced. A folder with other files is refused.
     """
     from crossmatch.study.design.data_source import collection_of
-    from crossmatch.study.results.export import export_study
+    from crossmatch.study.results.export_study import export_study
     from crossmatch.study.study import find_study
 
     campaign = _open_campaign(folder)
     selected = find_study(campaign, name)
-    words = data if data is not None else str(selected.origin.get("data", ""))
+    data_name = data if data is not None else str(selected.origin.get("data", ""))
     has_judgements = selected.design.result.yields == "judgements"
-    collection = collection_of(words) if words and has_judgements else None
+    collection = collection_of(data_name) if data_name and has_judgements else None
     summary = export_study(campaign, selected, output, collection, pending=pending, links=links, combine=combine)
     for line in summary.messages:
         click.echo(line, err=True)

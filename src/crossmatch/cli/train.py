@@ -55,11 +55,12 @@ def train(recipe: str, output: Path, data: str, regions: Path | None, negatives:
     trained first. Use --begin MODEL to skip that, or --set begin.KEY=VALUE to change it.
     """
     from crossmatch.train.data.sources import DataOptions
+    from crossmatch.train.recipe import Override
     from crossmatch.train.run_recipe import train_recipe
     from crossmatch.train.validation import RETRIEVAL
 
     settings = {"images": images, "epochs": epochs, "seed": seed, "threads": threads}
-    changed = [f"train.{key}={value}" for key, value in settings.items() if value is not None]
+    changed = [Override("train", key, value, f"--{key} {value}") for key, value in settings.items() if value is not None]
     options = DataOptions(size=size, validation=validation, regions=regions, negatives=negatives)
     with resumable(restart):
         model = train_recipe(

@@ -13,7 +13,7 @@ from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.plausible_matches import PlausibleMatches
-from crossmatch.data.similarity import Similarity
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trials import Trials
 
@@ -209,11 +209,7 @@ def _count(data: LoadedData, key: str) -> ExpectedCount:
     if isinstance(data, Similarity):
         return ExpectedCount(len(np.unique(data.query)), len(data.query))
     direction, name = key.split("/")
-    relevance = data.judgements[name]
-    if isinstance(relevance, PlausibleMatches):
-        positive_counts = relevance.positive_counts(direction)
-        return ExpectedCount(positive_counts.shape[1], int(positive_counts[0].sum()))
-    return ExpectedCount(len(relevance.candidate_lists(direction).query), relevance.positive_count)
+    return ExpectedCount(*data.judgements[name].count_queries_and_positives(direction))
 
 
 def data_hash(data: LoadedData, ordered: bool = False) -> str:
@@ -233,16 +229,9 @@ def data_hash(data: LoadedData, ordered: bool = False) -> str:
         arrays = [collection.links[np.lexsort(collection.links.T[::-1])]]
         judgements = data.judgements if isinstance(data, Retrieval) else {data.direction: data.judgements}
         for name, relevance in judgements.items():
-            if isinstance(relevance, PlausibleMatches):
-                digest.update(f"{name} {relevance.zetas} {relevance.caps}".encode())
-                arrays += [relevance.labels[relevance.rows], relevance.labels[relevance.columns]]
-                continue
-            only_direction = f" {relevance.only_direction}" if relevance.only_direction else ""
-            suffix = f" {relevance.kind}" if relevance.kind != "image-caption" else only_direction
-            digest.update(f"{name} {relevance.positive} {relevance.complete}{suffix}".encode())
-            order = np.lexsort((relevance.columns, relevance.rows))
-            arrays += [relevance.rows[order], relevance.columns[order], relevance.grades[order]]
-            arrays += [*(relevance.folds or ()), np.sort(relevance.absent_positives)]
+            text, relevance_arrays = relevance.hash_content()
+            digest.update(f"{name} {text}".encode())
+            arrays += relevance_arrays
     digest.update(texts)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())

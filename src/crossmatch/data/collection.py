@@ -110,20 +110,29 @@ class Collection:
 
     def texts(self, positions: Sequence[int] | None = None) -> list[str]:
         """The captions at these positions, or all captions."""
+        self.require_texts()
+        return [self.captions[n] for n in positions] if positions is not None else list(self.captions)
+
+    def require_texts(self) -> None:
+        """Raise an error if the collection has only the ids of its captions."""
         if not self.captions:
             raise CrossmatchError(
                 "This collection has no texts, only the ids of its captions. Evaluate precomputed embeddings or scores "
                 "(-m precomputed:FILE), or get the texts: crossmatch list data"
             )
-        return [self.captions[n] for n in positions] if positions is not None else list(self.captions)
 
-    def open_images(self, positions: Sequence[int]) -> list[Image]:
-        """Open the images at these positions."""
+    def image_opener(self) -> Callable[[str], Image]:
+        """The function `open_image`; an error if the collection has only the ids of its images."""
         if self.open_image is None:
             raise CrossmatchError(
                 "This collection has no images, only their ids. Evaluate precomputed embeddings or scores: -m precomputed:FILE"
             )
-        return [self.open_image(str(self.image_ids[i])) for i in positions]
+        return self.open_image
+
+    def open_images(self, positions: Sequence[int]) -> list[Image]:
+        """Open the images at these positions."""
+        opener = self.image_opener()
+        return [opener(str(self.image_ids[i])) for i in positions]
 
     def select(self, image_positions: IntArray, caption_positions: IntArray) -> Collection:
         """The items at these positions, in this order, and the links among them."""

@@ -1,4 +1,4 @@
-"""Judgements (graded pairs), and the candidate lists of their queries."""
+"""Judgements: graded pairs of images and captions."""
 
 from __future__ import annotations
 
@@ -10,59 +10,7 @@ import numpy as np
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray, as_integers, make_read_only, require_finite
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateLists:
-    """For each query the candidates whose ranks are counted, in compressed sparse rows."""
-
-    query: IntArray  # positions of the queries on their side of the collection, ascending
-    start: IntArray  # the candidates of query n are `item[start[n]:start[n + 1]]`
-    item: IntArray  # positions of the candidates on their side, ascending within a query
-    grade: FloatArray  # of each candidate
-    folds: tuple[IntArray, IntArray] | None = None  # of all items on the side of the queries, and of the candidates
-
-    def __post_init__(self) -> None:
-        for name in ("query", "start", "item", "grade"):
-            object.__setattr__(self, name, getattr(self, name).view())
-        lengths = np.diff(self.start)
-        if not len(self.query):
-            raise CrossmatchError("No query has a positive, so nothing can be ranked. Check the judgements.")
-        if (lengths <= 0).any():
-            raise CrossmatchError(
-                f"Query {self.query[lengths.argmin()]} has no listed candidate. Leave queries without positives out."
-            )
-        for array in (self.query, self.start, self.item, self.grade):
-            make_read_only(array)
-
-    @property
-    def count(self) -> IntArray:
-        """The number of listed candidates of each query."""
-        return np.diff(self.start)
-
-    @property
-    def pair_query(self) -> IntArray:
-        """The position of the query of each listed pair."""
-        return np.repeat(self.query, self.count)
-
-    def reorder(self, query_order: IntArray | None, item_order: IntArray | None) -> CandidateLists:
-        """The same pairs after the items of a side were put in another order: item n of a side is the former item order[n]."""
-        if query_order is None and item_order is None:
-            return self
-        query = self.query if query_order is None else np.argsort(query_order)[self.query]
-        item = self.item if item_order is None else np.argsort(item_order)[self.item]
-        by_query = np.argsort(query, kind="stable")
-        count = self.count[by_query]
-        start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        pairs = np.arange(start[-1]) - np.repeat(start[:-1] - self.start[by_query], count)
-        folds = self.folds
-        if folds is not None:
-            folds = (
-                folds[0] if query_order is None else folds[0][query_order],
-                folds[1] if item_order is None else folds[1][item_order],
-            )
-        return CandidateLists(query[by_query], start, item[pairs], self.grade[pairs], folds)
-
+from crossmatch.data.rank_counts import CandidateLists, RankCounts, RankRequest, add_absent_positives
 
 # For each kind of judgement the sides of its rows and columns, and the directions it can be evaluated in.
 KINDS = {
@@ -223,6 +171,25 @@ class Judgements:
         query, item, grade = query[is_listed], item[is_listed], grade[is_listed]
         unique, start = np.unique(query, return_index=True)
         return CandidateLists(unique, np.append(start, len(query)).astype(np.int64), item, grade, folds)
+
+    def request(self, direction: str) -> RankRequest:
+        """Ask for the ranks of the judged candidates."""
+        return RankRequest(direction, self.candidate_lists(direction))
+
+    def evidence(self, counts: RankCounts) -> dict[str, RankCounts]:
+        """The evidence by part: one part without a name of its own."""
+        return {"": add_absent_positives(counts, self.absent_positives)}
+
+    def count_queries_and_positives(self, direction: str) -> tuple[int, int]:
+        return len(self.candidate_lists(direction).query), self.positive_count
+
+    def hash_content(self) -> tuple[str, list[np.ndarray]]:
+        """The text and the arrays that the data hash covers."""
+        only_direction = f" {self.only_direction}" if self.only_direction else ""
+        suffix = f" {self.kind}" if self.kind != "image-caption" else only_direction
+        order = np.lexsort((self.columns, self.rows))
+        arrays = [self.rows[order], self.columns[order], self.grades[order], *(self.folds or ()), np.sort(self.absent_positives)]
+        return f"{self.positive} {self.complete}{suffix}", arrays
 
     def select(self, rows: IntArray, columns: IntArray) -> Judgements | None:
         """The judgements among the items at these positions, which become 0, 1, …; None if no positive is left.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from crossmatch.data.errors import UsageError
+from crossmatch.data.settings import suggest_name
 
 T = TypeVar("T")
 LIST_COMMANDS = {"task": "tasks", "model": "models", "metric": "metrics", "data set": "data"}  # `crossmatch list NAME`
@@ -28,10 +28,9 @@ class Catalog(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name in self:
             return self._entries[name]
-        close = get_close_matches(str(name).lower(), self._entries, n=1, cutoff=0.5)
-        hint = f"Did you mean {close[0]!r}? " if close else f"Known: {', '.join(list(self._entries)[:6])}. "
+        hint = suggest_name(str(name), self._entries, limit=6)
         list_command = f"`crossmatch list {LIST_COMMANDS[self.kind]}` lists them all." if self.kind in LIST_COMMANDS else ""
-        raise UsageError(f"there is no {self.kind} {name!r}. {hint}{list_command}".rstrip())
+        raise UsageError(f"there is no {self.kind} {name!r}. {hint} {list_command}".rstrip())
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._entries

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from crossmatch.data.arrays import BoolArray, IntArray, make_read_only
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.rank_counts import CountsAtK, CutoffRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class PlausibleMatches:
 
     sides = ("image", "caption")
     directions = ("i2t", "t2i")
+    positive = 1.0
+    complete = True
 
     def __post_init__(self) -> None:
         for name in ("rows", "columns"):
@@ -89,6 +92,24 @@ class PlausibleMatches:
     def cutoffs(self, positive_counts: IntArray) -> IntArray:
         """K = min(R, cap), of shape (caps, zetas, queries)."""
         return np.stack([np.minimum(positive_counts, cap) if cap else positive_counts for cap in self.caps])
+
+    def request(self, direction: str) -> CutoffRequest:
+        """Ask for the counts at the cutoffs."""
+        positives = self.positive_counts(direction)
+        sets = self.label_sets(direction)
+        return CutoffRequest(direction, self.caps, self.cutoffs(positives), positives, *sets, self.first_matching_zeta)
+
+    def evidence(self, counts: CountsAtK) -> dict[str, CountsAtK]:
+        """The evidence by part: one for each zeta, and one for their mean."""
+        return {f"zeta={zeta}": counts.select_zetas([n]) for n, zeta in enumerate(self.zetas)} | {"mean": counts}
+
+    def count_queries_and_positives(self, direction: str) -> tuple[int, int]:
+        positive_counts = self.positive_counts(direction)
+        return positive_counts.shape[1], int(positive_counts[0].sum())
+
+    def hash_content(self) -> tuple[str, list[np.ndarray]]:
+        """The text and the arrays that the data hash covers."""
+        return f"{self.zetas} {self.caps}", [self.labels[self.rows], self.labels[self.columns]]
 
     def select(self, rows: IntArray, columns: IntArray) -> PlausibleMatches:
         """The images and captions at these positions, in this order."""

@@ -1,4 +1,4 @@
-"""Rank counts of listed candidates, and counts at a cutoff K: the evidence behind all ranking metrics.
+"""Candidate lists, their rank counts and counts at a cutoff K: the evidence behind all ranking metrics, and requests for it.
 
 The rank of a candidate with score s needs two numbers only:
 
@@ -14,10 +14,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crossmatch.data.arrays import FloatArray, IntArray, make_read_only
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateLists:
+    """For each query the candidates whose ranks are counted, in compressed sparse rows."""
+
+    query: IntArray  # positions of the queries on their side of the collection, ascending
+    start: IntArray  # the candidates of query n are `item[start[n]:start[n + 1]]`
+    item: IntArray  # positions of the candidates on their side, ascending within a query
+    grade: FloatArray  # of each candidate
+    folds: tuple[IntArray, IntArray] | None = None  # of all items on the side of the queries, and of the candidates
+
+    def __post_init__(self) -> None:
+        for name in ("query", "start", "item", "grade"):
+            object.__setattr__(self, name, getattr(self, name).view())
+        lengths = np.diff(self.start)
+        if not len(self.query):
+            raise CrossmatchError("No query has a positive, so nothing can be ranked. Check the judgements.")
+        if (lengths <= 0).any():
+            raise CrossmatchError(
+                f"Query {self.query[lengths.argmin()]} has no listed candidate. Leave queries without positives out."
+            )
+        for array in (self.query, self.start, self.item, self.grade):
+            make_read_only(array)
+
+    @property
+    def count(self) -> IntArray:
+        """The number of listed candidates of each query."""
+        return np.diff(self.start)
+
+    @property
+    def pair_query(self) -> IntArray:
+        """The position of the query of each listed pair."""
+        return np.repeat(self.query, self.count)
+
+    def reorder(self, query_order: IntArray | None, item_order: IntArray | None) -> CandidateLists:
+        """The same pairs after the items of a side were put in another order: item n of a side is the former item order[n]."""
+        if query_order is None and item_order is None:
+            return self
+        query = self.query if query_order is None else np.argsort(query_order)[self.query]
+        item = self.item if item_order is None else np.argsort(item_order)[self.item]
+        by_query = np.argsort(query, kind="stable")
+        count = self.count[by_query]
+        start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        pairs = np.arange(start[-1]) - np.repeat(start[:-1] - self.start[by_query], count)
+        folds = self.folds
+        if folds is not None:
+            folds = (
+                folds[0] if query_order is None else folds[0][query_order],
+                folds[1] if item_order is None else folds[1][item_order],
+            )
+        return CandidateLists(query[by_query], start, item[pairs], self.grade[pairs], folds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +147,7 @@ def add_absent_positives(counts: RankCounts, absent_positives: tuple[int, ...]) 
 class CountsAtK:
     """Counts at the K-th highest score of each query, under several caps and zetas (see `PlausibleMatches`).
 
-    >>> counts = CountsAtK(*(np.array([[[n]]]) for n in (3, 2, 4, 1, 2)), np.array([[3]]), np.array([9]))
+    >>> counts = CountsAtK(*(np.array([[[n]]]) for n in (3, 2, 4, 1, 2)), np.array([[3]]), np.array([9]), (0,))
     >>> counts.positives_in_top_k                                  # 1 of the 4 tied candidates is in the top K, 2 of 4 are positive
     array([[[1.5]]])
     >>> counts.break_ties("pessimistic").positives_in_top_k
@@ -109,7 +161,7 @@ class CountsAtK:
     positives_in_tie: IntArray
     positive_counts: IntArray  # R, the number of positives, of shape (zetas, queries)
     gallery_size: IntArray  # for each query the number of candidates
-    caps: tuple[int, ...] = (0,)  # the largest cutoffs K; 0 means no limit
+    caps: tuple[int, ...]  # the largest cutoffs K; 0 means no limit
     ties: str = "expected"  # the tie policy
 
     def __post_init__(self) -> None:
@@ -151,3 +203,64 @@ class CountsAtK:
             positives_in_tie=self.positives_in_tie[:, at],
             positive_counts=self.positive_counts[at],
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RankRequest:
+    """Asks for the rank counts of listed candidates in one direction."""
+
+    direction: str
+    lists: CandidateLists
+
+    @property
+    def query(self) -> IntArray:
+        """Positions of the queries."""
+        return self.lists.query
+
+    @property
+    def query_folds(self) -> IntArray | None:
+        """The fold of each query, if there are folds."""
+        return None if self.lists.folds is None else self.lists.folds[0][self.query]
+
+
+@dataclass(frozen=True, eq=False)
+class CutoffRequest:
+    """Asks for the counts at K of every query that has a positive."""
+
+    direction: str
+    caps: tuple[int, ...]  # the largest cutoffs K; 0 means no limit
+    k: IntArray  # the cutoffs, of shape (caps, zetas, queries)
+    positives: IntArray  # the number of positives, of shape (zetas, queries)
+    query_set: IntArray  # the label set of each query
+    item_set: IntArray  # the label set of each candidate
+    first_matching_zeta: NDArray[np.uint8]  # see `PlausibleMatches`
+
+    query_folds = None
+
+    def __post_init__(self) -> None:
+        if not self.positives[0].any():
+            raise CrossmatchError("No query has a positive, so nothing can be ranked. Check the labels.")
+        if self.k.max() > len(self.item_set):
+            raise CrossmatchError(f"The cutoff {self.k.max():,} is larger than the number of candidates, {len(self.item_set):,}.")
+
+    @property
+    def query(self) -> IntArray:
+        """Positions of the queries that have a positive. Only these are evaluated."""
+        return np.flatnonzero(self.positives[0] > 0)
+
+    def reorder(self, query_order: IntArray | None, item_order: IntArray | None) -> CutoffRequest:
+        """The same request after the items of a side were put in another order."""
+        item_set = self.item_set if item_order is None else self.item_set[item_order]
+        if query_order is None:
+            return replace(self, item_set=item_set)
+        return replace(
+            self, k=self.k[..., query_order], positives=self.positives[:, query_order], query_set=self.query_set[query_order],
+            item_set=item_set,
+        )  # fmt: skip
+
+    def counts(self, counts: IntArray, candidates: int) -> CountsAtK:
+        """The result for counts of shape (4, caps, zetas, evaluated queries)."""
+        above, tie_size, positives_above, positives_in_tie = counts
+        gallery_size = np.full(counts.shape[-1], candidates, dtype=np.int64)
+        k, positive_counts = self.k[..., self.query], self.positives[:, self.query]
+        return CountsAtK(k, above, tie_size, positives_above, positives_in_tie, positive_counts, gallery_size, self.caps)

@@ -6,22 +6,22 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.data.judgements import CandidateLists
-from crossmatch.data.rank_counts import CountsAtK, RankCounts
-from crossmatch.data.similarity import RatedPairs
+from crossmatch.data.rank_counts import CandidateLists, CountsAtK, RankCounts
+from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trial_outcomes import Outcomes
 
-FORMAT = 2
+FORMAT = 3
+READABLE_FORMATS = (2, FORMAT)
 
 PartEvidence = RankCounts | CountsAtK | RatedPairs | Outcomes
 
@@ -44,6 +44,8 @@ class ResultRow:
     unjudged: float | None  # percentage of the retrieved pairs that are unjudged; None if unknown
     signature: str  # how the number was computed
     std: float | None = None  # standard deviation over samples, where a paper reports it
+    direction: str = ""  # of retrieval, such as `t2i`; empty for sums over directions, rated pairs and trials
+    judgements: str = ""  # the set of judgements, such as `links`, if the direction has several
 
     @property
     def key(self) -> str:
@@ -62,6 +64,8 @@ class ResultPart:
     complete: bool = False  # whether every pair was judged
     values: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)  # of each query, for some metrics
     folds: np.ndarray[Any, np.dtype[np.int64]] | None = None  # of each query; all folds have the same weight
+    direction: str = ""  # as in `ResultRow`
+    judgements: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +170,15 @@ def _write_result(result: Result, path: Path) -> None:
     for name, part in result.parts.items():
         arrays |= {f"{name}:ids": part.ids, f"{name}:clusters": part.clusters}
         arrays |= {f"{name}:value:{metric}": values for metric, values in part.values.items()}
-        arrays |= {f"{name}:{key}": values for key, values in _evidence_arrays(part.evidence).items()}
         if part.folds is not None:
             arrays[f"{name}:folds"] = part.folds
-        parts[name] = {"positive": part.positive, "complete": part.complete, **_evidence_header(part.evidence)}
+        kind = next(kind for kind, kind_format in EVIDENCE_FORMATS.items() if isinstance(part.evidence, kind_format.type))
+        evidence_arrays, evidence_header = EVIDENCE_FORMATS[kind].write(part.evidence)
+        arrays |= {f"{name}:{key}": v.astype(np.int32) if key in INT32_KEYS else v for key, v in evidence_arrays.items()}
+        parts[name] = {
+            "direction": part.direction, "judgements": part.judgements, "positive": part.positive, "complete": part.complete,
+            "kind": kind, **evidence_header,
+        }  # fmt: skip
     with atomic_write(path.with_suffix(".npz")) as file:
         np.savez_compressed(file, **arrays)
     header = {
@@ -200,13 +209,18 @@ def load_result(path: Path) -> Result:
     """
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
-        if header.get("format") != FORMAT:
-            raise CrossmatchError(f"{path} has format {header.get('format')}, expected {FORMAT}. Evaluate again with this version.")
+        if header.get("format") not in READABLE_FORMATS:
+            expected = " or ".join(map(str, READABLE_FORMATS))
+            raise CrossmatchError(
+                f"{path} has format {header.get('format')}, expected {expected}. Evaluate again with this version."
+            )
         raw = path.with_suffix(".npz").read_bytes()
         if header.get("arrays") not in (None, hashlib.sha256(raw).hexdigest()):
             raise CrossmatchError(f"{path} and its .npz file are not from the same run. Evaluate again.")
         with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+        if header["format"] == 2:
+            _convert_format_2(header, arrays)
         parts = {name: _read_part(name, part_header, arrays) for name, part_header in header["parts"].items()}
         skipped = tuple(SkippedItem(item["kind"], item["id"], item["why"]) for item in header.get("skipped", ()))
         return Result(
@@ -275,46 +289,82 @@ COUNTS_AT_K_KEYS = {
 }  # fmt: skip
 INT32_KEYS = frozenset({"item", "above", "size", "k", "level", "positive_above", "positive_level", "positives"})
 
-
-def _evidence_header(evidence: PartEvidence) -> dict[str, Any]:
-    if isinstance(evidence, Outcomes):
-        return {"shape": list(evidence.shape), "ties_known": evidence.ties_known}
-    return {"caps": list(evidence.caps)} if isinstance(evidence, CountsAtK) else {}
+Arrays = dict[str, Any]
+Header = dict[str, Any]
 
 
-def _evidence_arrays(evidence: PartEvidence) -> dict[str, Any]:
-    """The arrays of any evidence. `_read_evidence` recognises its type by their names."""
-    if isinstance(evidence, Outcomes):
-        return {"codes": evidence.codes} | ({} if evidence.scores is None else {"scores": evidence.scores})
-    if isinstance(evidence, RatedPairs):
-        return {"human": evidence.human, "model": evidence.model, "query": evidence.query}
-    if isinstance(evidence, CountsAtK):
-        arrays = {key: getattr(evidence, name) for key, name in COUNTS_AT_K_KEYS.items()}
-    else:
-        arrays = {key: getattr(evidence.lists, name) for key, name in LISTS_KEYS.items()}
-        arrays |= {key: getattr(evidence, name) for key, name in RANK_COUNTS_KEYS.items()}
-    return {key: values.astype(np.int32) if key in INT32_KEYS else values for key, values in arrays.items()}
+class EvidenceFormat(NamedTuple):
+    """How one kind of evidence is stored: as arrays, and as entries in the header of its part."""
+
+    type: type
+    write: Callable[[Any], tuple[Arrays, Header]]
+    read: Callable[[Arrays, Header], PartEvidence]
 
 
-def _read_part(name: str, header: dict[str, Any], all_arrays: dict[str, Any]) -> ResultPart:
-    arrays = {key.removeprefix(f"{name}:"): values for key, values in all_arrays.items() if key.startswith(f"{name}:")}
-    metric_values = {key.removeprefix("value:"): values for key, values in arrays.items() if key.startswith("value:")}
-    evidence = _read_evidence(arrays, header)
-    return ResultPart(
-        arrays["ids"], arrays["clusters"], evidence, header["positive"], header["complete"], metric_values, arrays.get("folds")
-    )
+def _write_rank_counts(counts: RankCounts) -> tuple[Arrays, Header]:
+    arrays = {key: getattr(counts.lists, name) for key, name in LISTS_KEYS.items()}
+    return arrays | {key: getattr(counts, name) for key, name in RANK_COUNTS_KEYS.items()}, {}
 
 
-def _read_evidence(arrays: dict[str, Any], header: dict[str, Any]) -> PartEvidence:
-    arrays = {key: values.astype(np.int64) if key in INT32_KEYS else values for key, values in arrays.items()}
-    if "codes" in arrays:
-        shape = header["shape"][0], header["shape"][1]
-        return Outcomes(arrays["codes"], shape, arrays.get("scores"), header.get("ties_known", True))
-    if "scores" in arrays:  # trials of earlier versions
-        return Outcomes.from_scores(arrays["scores"])
-    if "human" in arrays:
-        return RatedPairs(arrays["query"], arrays["human"], arrays["model"])
-    if "k" in arrays:
-        return CountsAtK(**{name: arrays[key] for key, name in COUNTS_AT_K_KEYS.items()}, caps=tuple(header["caps"]))
+def _read_rank_counts(arrays: Arrays, header: Header) -> RankCounts:
     lists = CandidateLists(**{name: arrays[key] for key, name in LISTS_KEYS.items()})
     return RankCounts(lists, **{name: arrays[key] for key, name in RANK_COUNTS_KEYS.items()})
+
+
+def _write_counts_at_k(counts: CountsAtK) -> tuple[Arrays, Header]:
+    return {key: getattr(counts, name) for key, name in COUNTS_AT_K_KEYS.items()}, {"caps": list(counts.caps)}
+
+
+def _read_counts_at_k(arrays: Arrays, header: Header) -> CountsAtK:
+    return CountsAtK(**{name: arrays[key] for key, name in COUNTS_AT_K_KEYS.items()}, caps=tuple(header["caps"]))
+
+
+def _write_rated_pairs(pairs: RatedPairs) -> tuple[Arrays, Header]:
+    return {"human": pairs.human, "model": pairs.model, "query": pairs.query}, {}
+
+
+def _read_rated_pairs(arrays: Arrays, header: Header) -> RatedPairs:
+    return RatedPairs(arrays["query"], arrays["human"], arrays["model"])
+
+
+def _write_outcomes(outcomes: Outcomes) -> tuple[Arrays, Header]:
+    arrays = {"codes": outcomes.codes} | ({} if outcomes.scores is None else {"scores": outcomes.scores})
+    return arrays, {"shape": list(outcomes.shape), "ties_known": outcomes.ties_known}
+
+
+def _read_outcomes(arrays: Arrays, header: Header) -> Outcomes:
+    if "codes" not in arrays:  # an early version of format 2
+        return Outcomes.from_scores(arrays["scores"])
+    shape = header["shape"][0], header["shape"][1]
+    return Outcomes(arrays["codes"], shape, arrays.get("scores"), header.get("ties_known", True))
+
+
+EVIDENCE_FORMATS: Mapping[str, EvidenceFormat] = {
+    "rank counts": EvidenceFormat(RankCounts, _write_rank_counts, _read_rank_counts),
+    "counts at k": EvidenceFormat(CountsAtK, _write_counts_at_k, _read_counts_at_k),
+    "rated pairs": EvidenceFormat(RatedPairs, _write_rated_pairs, _read_rated_pairs),
+    "outcomes": EvidenceFormat(Outcomes, _write_outcomes, _read_outcomes),
+}
+
+
+def _read_part(name: str, header: Header, all_arrays: Arrays) -> ResultPart:
+    arrays = {key.removeprefix(f"{name}:"): values for key, values in all_arrays.items() if key.startswith(f"{name}:")}
+    metric_values = {key.removeprefix("value:"): values for key, values in arrays.items() if key.startswith("value:")}
+    arrays = {key: values.astype(np.int64) if key in INT32_KEYS else values for key, values in arrays.items()}
+    return ResultPart(
+        arrays["ids"], arrays["clusters"], EVIDENCE_FORMATS[header["kind"]].read(arrays, header), header["positive"],
+        header["complete"], metric_values, arrays.get("folds"), header["direction"], header["judgements"],
+    )  # fmt: skip
+
+
+def _convert_format_2(header: Header, arrays: Arrays) -> None:
+    """Add what format 2 does not store: the kind of evidence, by the names of its arrays, and direction and judgements."""
+    kinds = {"codes": "outcomes", "scores": "outcomes", "human": "rated pairs", "k": "counts at k"}
+    labels = {}
+    for name, part in header["parts"].items():
+        part["kind"] = next((kind for key, kind in kinds.items() if f"{name}:{key}" in arrays), "rank counts")
+        direction, _, judgements = name.partition("/") if part["kind"] in ("rank counts", "counts at k") else ("", "", "")
+        labels[name] = {"direction": direction, "judgements": judgements}
+        part |= labels[name]
+    for row in header["rows"]:
+        row |= labels.get(row["part"], {})

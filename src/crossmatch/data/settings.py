@@ -31,7 +31,7 @@ def validate_settings(table: Mapping[str, Any], declared: type, where: str, with
     >>> validate_settings({"batch": 64.0}, Settings, "mine.toml: [train]")
     Traceback (most recent call last):
     ...
-    crossmatch.data.errors.UsageError: mine.toml: [train] has batch = 64.0; a whole number was expected.
+    crossmatch.data.errors.UsageError: mine.toml: [train] has batch = 64.0; expected a whole number.
     """
     types = get_type_hints(declared)
     known_fields = {f.name: f for f in fields(declared) if f.name not in set(without)}
@@ -65,18 +65,17 @@ def check_type(value: Any, expected: Any, setting: str) -> Any:
     if get_origin(expected) is Literal:
         choices = get_args(expected)
         if value not in choices:
-            hint = suggest_name(value, choices) if isinstance(value, str) else ""
-            raise UsageError(f"{setting}; one of {', '.join(map(str, choices))} was expected. {hint}".rstrip())
+            raise UsageError(f"{setting}; expected one of {', '.join(map(str, choices))}.")
         return value
     if get_origin(expected) is tuple:
         item_type = get_args(expected)[0]
         if not isinstance(value, list) or not all(isinstance(item, item_type) for item in value):
-            raise UsageError(f"{setting}; a list was expected, of {TYPE_NAMES.get(item_type, 'value').removeprefix('a ')}s.")
+            raise UsageError(f"{setting}; expected a list of {TYPE_NAMES.get(item_type, 'value').removeprefix('a ')}s.")
         return tuple(value)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if expected in TYPE_NAMES and type(value) is not expected:
-        raise UsageError(f"{setting}; {TYPE_NAMES[expected]} was expected.")
+        raise UsageError(f"{setting}; expected {TYPE_NAMES[expected]}.")
     return value
 
 

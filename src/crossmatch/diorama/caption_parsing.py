@@ -13,8 +13,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.diorama.caption_grammar import noun_choices, word_captions
 from crossmatch.diorama.caption_meaning import SOME, Phrase
+from crossmatch.diorama.caption_writer import noun_choices, word_captions
+from crossmatch.diorama.edited_scenes import fit_size, groups_of
 from crossmatch.diorama.edits import (
     VALUES,
     Edit,
@@ -28,9 +29,8 @@ from crossmatch.diorama.edits import (
     swap_objects,
     with_attribute,
 )
-from crossmatch.diorama.layout import ZONE_WEIGHTS, SceneGroup
 from crossmatch.diorama.object_kinds import CATEGORIES, KINDS, Category, Kind, ancestors
-from crossmatch.diorama.scene_changes import fit_size, groups_of
+from crossmatch.diorama.scene_sampling import ZONE_WEIGHTS, SceneGroup
 from crossmatch.diorama.scenes import COLOURS, MAX_OBJECTS, Scene
 from crossmatch.diorama.wording import (
     ATTRIBUTE_WORDS,
@@ -66,8 +66,8 @@ def parse_edits(scene: Scene, wording: Wording, text: str, dice: Dice, category:
     There may be several: an animal is a dog or a cat. `edits` decides whether the caption is true of a scene.
 
     >>> from .random_choices import Dice
-    >>> from .caption_grammar import word_captions
-    >>> from .layout import sample_scene
+    >>> from .caption_writer import word_captions
+    >>> from .scene_sampling import sample_scene
     >>> scene = sample_scene("docs", 3)
     >>> wording = word_captions(scene, 5)[2]
     >>> wording.text, next(parse_edits(scene, wording, wording.text.replace("table", "bench"), Dice(1))).category

@@ -18,11 +18,11 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.diorama.caption_grammar import choose_noun
 from crossmatch.diorama.caption_meaning import SOME, SURROUNDINGS, Meaning, Phrase, extension
-from crossmatch.diorama.layout import ZONE_WEIGHTS, SceneGroup, kinds_in
+from crossmatch.diorama.caption_writer import choose_noun
+from crossmatch.diorama.edited_scenes import edited_scenes, fit_size, ground_of, groups_of
 from crossmatch.diorama.object_kinds import KIND, Kind, ancestors, kinds_of
-from crossmatch.diorama.scene_changes import edited_scenes, fit_size, ground_of, groups_of
+from crossmatch.diorama.scene_sampling import ZONE_WEIGHTS, SceneGroup, kinds_in
 from crossmatch.diorama.scenes import COLOURS, SIZES, Scene
 from crossmatch.diorama.wording import ATTRIBUTE_WORDS, RELATION_OF_WORDS, RELATION_WORDS, TEXTURE_TAILS, WordedPhrase, Wording
 
@@ -285,7 +285,7 @@ IMAGE_EDITS: dict[str, Propose] = CHANGES | {"add/obj": add_counted_object, "add
 def is_true_of(meaning: Meaning, scene: Scene) -> bool:
     """Whether the caption is true of the scene; like `truth`, but for one pair and without preparation.
 
-    >>> from .layout import sample_scene
+    >>> from .scene_sampling import sample_scene
     >>> scene = sample_scene("docs", 1)
     >>> is_true_of(Meaning((), (), scene.setting), scene)
     True

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import track
-from crossmatch.diorama.caption_grammar import (
+from crossmatch.diorama.caption_writer import (
     ALONE_WITH_VERB,
     CROWD,
     CROWD_AROUND_PAIR,
@@ -42,9 +42,9 @@ from crossmatch.diorama.caption_grammar import (
     word_captions,
 )
 from crossmatch.diorama.edits import Propose, is_true_negative, is_true_of, replace_attribute, replace_object
-from crossmatch.diorama.layout import INVERSE
 from crossmatch.diorama.object_kinds import KIND, kinds_of
 from crossmatch.diorama.random_choices import Dice
+from crossmatch.diorama.scene_sampling import INVERSE
 from crossmatch.diorama.wording import (
     ATTRIBUTE_WORDS,
     RELATION_WORDS,

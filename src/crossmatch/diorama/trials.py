@@ -12,7 +12,7 @@ from crossmatch.data.arrays import IntArray
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.progress import track
 from crossmatch.data.trials import Trials
-from crossmatch.diorama.caption_grammar import word_captions
+from crossmatch.diorama.caption_writer import word_captions
 from crossmatch.diorama.edits import CAPTION_EDITS, IMAGE_EDITS, Edit, Propose, is_true_negative, realise_edit
 from crossmatch.diorama.random_choices import Dice
 from crossmatch.diorama.scenes import Scene

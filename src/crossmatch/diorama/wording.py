@@ -1,6 +1,6 @@
 """Wordings: captions as words for each part of their meaning, so that a part can be exchanged and the rest stays.
 
-`caption_grammar` generates wordings, and `edits` changes a part of them; the text and the meaning of a caption both follow from
+`caption_writer` generates wordings, and `edits` changes a part of them; the text and the meaning of a caption both follow from
 its wording.
 """
 

@@ -13,9 +13,9 @@ from crossmatch.data.arrays import BoolArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.progress import track
-from crossmatch.diorama.caption_grammar import describe
 from crossmatch.diorama.caption_meaning import Caption
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.caption_writer import describe
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.scenes import Scene
 from crossmatch.diorama.truth import truth
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from crossmatch.data.benchmark import Benchmark, LoadedData, data_hash
 from crossmatch.data.errors import UsageError
-from crossmatch.data.io.user_code import report_user_errors
+from crossmatch.data.io.user_code_errors import report_user_errors
 from crossmatch.data.result import Result
 from crossmatch.data.signature import system_signature
+from crossmatch.evaluation.data_shapes import TaskEvidence, shape_of
 from crossmatch.evaluation.input_checks import count_truncated_captions, note_animated_images
 from crossmatch.evaluation.options import EvaluationOptions
-from crossmatch.evaluation.plan import Task, group_tasks, plan_tasks
-from crossmatch.evaluation.shapes import TaskEvidence, shape_of
+from crossmatch.evaluation.plan import Task, group_tasks, load_task, plan_tasks
 from crossmatch.evaluation.summarise import note_few_clusters, summarise
 from crossmatch.models import make_model
 from crossmatch.models.abilities import list_abilities
@@ -47,28 +47,27 @@ def evaluate(
     >>> result["t2i/truth/map@r"].value
     100.0
     """
-    return evaluate_all(model, [benchmark], options, data=None if data is None else [data], **overrides)[0]
+    options, benchmark_options = EvaluationOptions.merge(options, overrides)
+    task = benchmark if data is None else load_task(benchmark, benchmark_options, data=data)
+    return evaluate_all(model, [task], options, **benchmark_options)[0]
 
 
 def evaluate_all(
     model: object,
-    benchmarks: Sequence[str | Benchmark],
+    tasks: Sequence[str | Benchmark | Task],
     options: EvaluationOptions | None = None,
-    *,
-    data: Sequence[LoadedData] | None = None,
     **overrides: Any,
 ) -> list[Result]:
     """Evaluate a model on several benchmarks. Tasks on one collection share one embedding pass and one sweep over the scores.
 
     Args:
         model: See `evaluate`.
-        benchmarks: Names of tasks, or declarations.
+        tasks: Names of tasks, declarations, or tasks that `evaluation.plan.load_task` loaded before.
         options: Options of the evaluation.
-        data: The data of each benchmark, if it is loaded already.
-        overrides: Fields of `EvaluationOptions`, and options of the benchmarks.
+        overrides: Fields of `EvaluationOptions`, and options of the benchmarks that are not loaded yet.
 
     Returns:
-        One result for each benchmark, in the same order.
+        One result for each task, in the same order.
 
     >>> results = evaluate_all("random", ["diorama/bison", "diorama/sts"], size="tiny", samples=100)
     >>> [result.task for result in results]
@@ -76,19 +75,22 @@ def evaluate_all(
     """
     options, benchmark_options = EvaluationOptions.merge(options, overrides)
     system = _open_system(model, options)
-    tasks = plan_tasks(benchmarks, benchmark_options, options, data)
-    allow_extra = options.limit is not None or any(task.skipped for task in tasks)
+    loaded = [
+        task if isinstance(task, Task) else load_task(task, benchmark_options, skip_bad=options.skip_bad) for task in tasks
+    ]  # fmt: skip
+    planned = plan_tasks(loaded, options)
+    allow_extra = options.limit is not None or any(task.skipped for task in planned)
     results: dict[int, Result] = {}
-    for group in group_tasks(system.model, tasks):
+    for group in group_tasks(system.model, planned):
         start = time.perf_counter()
-        group_shape = shape_of(tasks[group[0]].data)
+        group_shape = shape_of(planned[group[0]].data)
         with report_user_errors():
-            evidence = group_shape.collect_evidence(system.model, [tasks[n] for n in group], options, allow_extra)
-            bare_results = [_bare_result(system, tasks[n], e, options) for n, e in zip(group, evidence, strict=True)]
+            evidence = group_shape.collect_evidence(system.model, [planned[n] for n in group], options, allow_extra)
+            bare_results = [_bare_result(system, planned[n], e, options) for n, e in zip(group, evidence, strict=True)]
         seconds = round((time.perf_counter() - start) / len(group), 3)
         for n, task_evidence, bare in zip(group, evidence, bare_results, strict=True):
-            results[n] = _summarise_task(replace(bare, seconds={"scoring": seconds}), tasks[n], task_evidence.data, options)
-    return [results[n] for n in range(len(tasks))]
+            results[n] = _summarise_task(replace(bare, seconds={"scoring": seconds}), planned[n], task_evidence.data, options)
+    return [results[n] for n in range(len(planned))]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from crossmatch.data.benchmark import LoadedData, drop_images
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.skipped_items import SkippedItem
-from crossmatch.evaluation.shapes import shape_of
+from crossmatch.evaluation.data_shapes import shape_of
 from crossmatch.models.abilities import uses_images
 from crossmatch.models.embedding_pipeline import find_unreadable_images
 from crossmatch.models.likelihood_scoring import LikelihoodScorer

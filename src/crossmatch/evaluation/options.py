@@ -9,7 +9,7 @@ from typing import Any
 from crossmatch.data.errors import UsageError
 from crossmatch.metrics.cluster_bootstrap import DEFAULT_SAMPLES
 from crossmatch.models.cache import Cache
-from crossmatch.models.cache.scores import BATCH
+from crossmatch.models.cache.cross_encoder_scores import BATCH
 from crossmatch.ranking.ranks import TIE_POLICIES
 
 

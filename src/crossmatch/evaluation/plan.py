@@ -1,4 +1,4 @@
-"""The plan of an evaluation: tasks with data and metrics resolved once, and groups of tasks that share one pass."""
+"""The plan of an evaluation: tasks with their data and metrics, and groups of tasks that share one pass."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from crossmatch.benchmarks import resolve_task
 from crossmatch.data.benchmark import Benchmark, LoadedData, limit_data
 from crossmatch.data.errors import UsageError
 from crossmatch.data.skipped_items import SkippedItem
+from crossmatch.evaluation.data_shapes import shape_of
 from crossmatch.evaluation.input_checks import drop_unreadable_images
 from crossmatch.evaluation.options import EvaluationOptions
-from crossmatch.evaluation.shapes import shape_of
 from crossmatch.metrics.metric_table import Metric, metric
 
 
@@ -19,38 +19,48 @@ from crossmatch.metrics.metric_table import Metric, metric
 class Task:
     """A benchmark with its data."""
 
+    name: str  # as the user named it, with options: `diorama/bison+alter=negation`
     benchmark: Benchmark
     data: LoadedData
     options: Mapping[str, str]  # those that change the data and differ from their defaults
-    metrics: tuple[Metric, ...]
+    metrics: tuple[Metric, ...] = ()  # set by `plan_tasks`, as the next two
     skipped: tuple[SkippedItem, ...] = ()  # items that were left out because they cannot be used
     notes: tuple[str, ...] = ()  # about the skipped items
 
 
-def plan_tasks(
-    benchmarks: Sequence[str | Benchmark],
-    benchmark_options: Mapping[str, str],
-    options: EvaluationOptions,
-    data: Sequence[LoadedData] | None,
-) -> list[Task]:
-    """Resolve the names of tasks and metrics, and load the data that is not given."""
-    tasks = []
-    for n, name in enumerate(benchmarks):
-        benchmark, own_options = resolve_task(name, benchmark_options)
-        loaded = benchmark.load(options.skip_bad, **own_options) if data is None else data[n]
-        limited = loaded if options.limit is None else limit_data(loaded, options.limit, options.seed)
-        metrics = {m.name: m for m in map(metric, options.metrics or benchmark.metrics)}
-        changed = {
-            key: value
-            for key, value in own_options.items()
-            if value != benchmark.options.get(key) and key not in benchmark.check_options
-        }
-        tasks.append(Task(benchmark, limited, changed, tuple(metrics.values())))
+def load_task(
+    task: str | Benchmark, options: Mapping[str, str] | None = None, *, data: LoadedData | None = None, skip_bad: bool = False
+) -> Task:
+    """Resolve the name of a task, and load its data if they are not given.
+
+    Options in the name override `options`.
+
+    >>> task = load_task("diorama/sts+size=tiny")
+    >>> task.benchmark.name, task.options
+    ('diorama/sts', {'size': 'tiny'})
+    """
+    benchmark, own_options = resolve_task(task, options or {})
+    changed = {
+        key: value
+        for key, value in own_options.items()
+        if value != benchmark.options.get(key) and key not in benchmark.check_options
+    }
+    loaded = benchmark.load(skip_bad, **own_options) if data is None else data
+    return Task(task if isinstance(task, str) else task.name, benchmark, loaded, changed)
+
+
+def plan_tasks(tasks: Sequence[Task], options: EvaluationOptions) -> list[Task]:
+    """Resolve the names of metrics, and leave out what the options exclude."""
     _require_distinct(tasks)
+    planned = []
+    for task in tasks:
+        metrics = {m.name: m for m in map(metric, options.metrics or task.benchmark.metrics)}
+        data = task.data if options.limit is None else limit_data(task.data, options.limit, options.seed)
+        planned.append(replace(task, data=data, metrics=tuple(metrics.values())))
     if not options.skip_bad:
-        return tasks
-    checked = drop_unreadable_images([task.data for task in tasks], options.workers)
-    return [replace(task, data=c.data, skipped=c.skipped, notes=c.notes) for task, c in zip(tasks, checked, strict=True)]
+        return planned
+    checked = drop_unreadable_images([task.data for task in planned], options.workers)
+    return [replace(task, data=c.data, skipped=c.skipped, notes=c.notes) for task, c in zip(planned, checked, strict=True)]
 
 
 def group_tasks(model: object, tasks: Sequence[Task]) -> list[list[int]]:

@@ -12,8 +12,8 @@ from crossmatch.data.io.progress import track
 from crossmatch.data.rank_counts import RankCounts
 from crossmatch.data.result import Result, ResultPart, ResultRow
 from crossmatch.data.signature import protocol_signature
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, percentile_interval
-from crossmatch.metrics.measurement import PartMeasurements, count_folds, is_applicable, measure_part, shape_of
+from crossmatch.metrics.cluster_bootstrap import percentile_interval
+from crossmatch.metrics.measurement import PartMeasurements, count_folds, evidence_kind, is_applicable
 from crossmatch.metrics.metric_table import Metric, metric
 
 FEW_CLUSTERS = 30  # with fewer, percentile intervals are known to be too narrow (efron1993introduction)
@@ -33,10 +33,8 @@ def summarise(result: Result, metrics: Sequence[Metric], facts: Mapping[str, obj
     parts: dict[str, ResultPart] = {}
     measured: dict[str, PartMeasurements] = {}
     for name, part in track(list(result.parts.items()), "metrics and intervals"):
-        clusters = part.clusters if shape_of(part).uses_bootstrap else part.clusters[:1]
-        bootstrap = ClusterBootstrap.from_clusters(clusters, result.samples, result.seed)
         needed = {m.name: m for m in (*metrics, *members) if is_applicable(m, part)}
-        measured[name] = measure_part(list(needed.values()), part, bootstrap, result.ties)
+        measured[name] = evidence_kind(part).measure(list(needed.values()), part, result.ties, result.samples, result.seed)
         reported = [m for m in metrics if m.name in needed]
         rows += [_build_row(result, name, part, m, measured[name], facts) for m in reported]
         values = {m.name: measured[name].by_metric[m.name].values for m in reported}
@@ -49,7 +47,7 @@ def summarise(result: Result, metrics: Sequence[Metric], facts: Mapping[str, obj
 
 def note_few_clusters(parts: Mapping[str, ResultPart]) -> tuple[str, ...]:
     """Return a warning if the bootstrap has few clusters. The intervals of trials account for it."""
-    sizes = [len(np.unique(part.clusters)) for part in parts.values() if shape_of(part).uses_bootstrap]
+    sizes = [len(np.unique(part.clusters)) for part in parts.values() if evidence_kind(part).uses_bootstrap]
     fewest = min(sizes, default=FEW_CLUSTERS)
     if fewest >= FEW_CLUSTERS:
         return ()
@@ -75,6 +73,8 @@ def _build_row(
         unjudged=measured.unjudged,
         signature=_signature(result, name, part, m, facts),
         std=None if measurement.std is None else m.scale * measurement.std,
+        direction=part.direction,
+        judgements=part.judgements,
     )
 
 
@@ -108,12 +108,12 @@ def _build_total(
 
 
 def _signature(result: Result, name: str, part: ResultPart, m: Metric, facts: Mapping[str, object]) -> str:
-    shape = shape_of(part)
-    all_facts = {**facts, **shape.protocol_facts(part, result.ties)}
-    if shape.uses_bootstrap:
+    kind = evidence_kind(part)
+    all_facts = {**facts, **kind.protocol_facts(part, result.ties)}
+    if kind.uses_bootstrap:
         if part.folds is not None:
             all_facts["folds"] = count_folds(part)
-        if name.startswith(SAME_SIDE):
+        if part.direction in SAME_SIDE:
             all_facts["self"] = "excluded"
         all_facts |= {"bootstrap": result.samples, "seed": result.seed}
     return protocol_signature(m.name, result.task, name, **all_facts)

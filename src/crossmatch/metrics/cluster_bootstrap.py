@@ -1,4 +1,4 @@
-"""Bootstrap over clusters of queries, and paired comparison of two results.
+"""Bootstrap over clusters of queries.
 
 Captions of one image are not independent, so whole clusters are drawn: a replicate draws as many clusters as there are, with
 replacement, and every query is weighted by how often its cluster was drawn (field2007bootstrapping; efron1993introduction, ch. 6).
@@ -12,17 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from crossmatch.data.arrays import FloatArray, IntArray
-from crossmatch.data.errors import CrossmatchError
 from crossmatch.metrics.metric_table import Metric
 from crossmatch.metrics.retrieval import best_positive_group, first_rank_cdf
 from crossmatch.ranking.ranks import Ranks
 
 DEFAULT_SAMPLES = 1000
 CONFIDENCE_LEVEL = 0.95
-MIN_P_VALUE = 1e-6  # smallest p reported from a normal or Student distribution, whose tails are an assumption
 REPLICATES_PER_BLOCK = 1000
 
 
@@ -107,81 +104,6 @@ def percentile_interval(replicates: FloatArray, level: float = CONFIDENCE_LEVEL)
     return float(low), float(high)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Second result minus first, with its interval and two-sided p-value.
-
-    Attributes:
-        value: The difference.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        p: Two-sided p-value.
-        min_p: Smallest p-value that this number of replicates or clusters can give.
-        cluster_p: p-value of a second test that does not treat trials as independent.
-        test: Name of the test, where a function has several.
-    """
-
-    value: float
-    low: float
-    high: float
-    p: float
-    min_p: float = 0.0
-    cluster_p: float | None = None
-    test: str = ""
-
-
-def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:
-    """Paired bootstrap test: p is twice the smaller share of replicates on one side of zero.
-
-    This is the level at which the percentile interval of the difference just reaches zero (efron1993introduction, ch. 15). One
-    replicate is added to each side, so p is at least 2 / (replicates + 1).
-    """
-    if first.shape != second.shape:
-        raise CrossmatchError(
-            f"Replicates must be paired (got shapes {first.shape} and {second.shape}). "
-            "Use the same number of samples for both results."
-        )
-    gap = second - first
-    n = len(gap)
-    p = 2 * min(((gap <= 0).sum() + 1) / (n + 1), ((gap >= 0).sum() + 1) / (n + 1))
-    return Difference(value, *percentile_interval(gap), min(1.0, float(p)), 2 / (n + 1))
-
-
-def compare_clusters(first: FloatArray, second: FloatArray, value: float, clusters: int) -> Difference:
-    """`compare_replicates` with p-values smaller than 2 / (replicates + 1), for corrections over many tests.
-
-    With n replicates no p is below 2 / (n + 1), and Holm's correction multiplies it by the number of tests. So if all replicates
-    lie on one side of zero,
-
-        p = 2 P[ T(K - 1) > |value| / s ],    at most 2 / (n + 1),
-
-    where s is the bootstrap's standard error for K clusters (its variance times K / (K - 1)). This assumes a nearly normal
-    difference in the tails. p is at least `min_p_value(K)`. The interval is that of `compare_replicates`.
-
-    >>> replicates = np.random.default_rng(0).normal(0.4, 0.1, 1000)       # four standard errors from zero
-    >>> zeros = 0 * replicates
-    >>> one, two = compare_replicates(zeros, replicates, 0.4), compare_clusters(zeros, replicates, 0.4, 400)
-    >>> f"{one.p:.1e} {two.p:.1e} {compare_clusters(zeros, replicates, 0.4, 6).p:.1e}"
-    '2.0e-03 5.2e-05 3.1e-02'
-    """
-    counted = compare_replicates(first, second, value)
-    error = float((second - first).std() * np.sqrt(clusters / max(1, clusters - 1)))
-    p = counted.p
-    if p <= counted.min_p and error > 0:
-        p = min(p, 2 * float(stdtr(max(1, clusters - 1), -abs(value) / error)))
-    floor = min_p_value(clusters)
-    return replace(counted, p=max(floor, p), min_p=floor)
-
-
-def min_p_value(clusters: int) -> float:
-    """Smallest two-sided p-value that this number of clusters can give: 2^(1 - K), as in a sign-flip test, or MIN_P_VALUE.
-
-    >>> min_p_value(1), min_p_value(5), min_p_value(1000)
-    (1.0, 0.0625, 1e-06)
-    """
-    return max(MIN_P_VALUE, 2.0 ** (1 - max(1, clusters))) if clusters < 64 else MIN_P_VALUE
-
-
 def _medians(ranks: Ranks, draws: ClusterBootstrap) -> FloatArray:
     a, n, p = best_positive_group(ranks)
     tied = np.flatnonzero(n > 0)
@@ -240,16 +162,3 @@ def _draw_first_ranks(a: IntArray, n: IntArray, p: IntArray, samples: int, rng: 
         cdf = first_rank_cdf(np.int64(0), np.int64(negatives), np.int64(positives), np.arange(1, negatives + 2))
         drawn[queries] = a[queries, None] + 1 + np.searchsorted(cdf, rng.random((len(queries), samples)), "right")
     return drawn
-
-
-def holm_correction(p: list[float]) -> list[float]:
-    """Holm's step-down correction for multiple tests (holm1979simple).
-
-    >>> holm_correction([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted, largest = [0.0] * len(p), 0.0
-    for step, at in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
-        largest = max(largest, min(1.0, (len(p) - step) * p[at]))
-        adjusted[at] = round(largest, 12)
-    return adjusted

@@ -7,37 +7,18 @@ distractors. BISON has C=1, I=2; SugarCrepe C=2, I=1; Winoground and BiVLC C=2, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
-from crossmatch.data.arrays import FloatArray
-from crossmatch.data.trial_outcomes import Outcomes
+from crossmatch.data.arrays import FloatArray, IntArray
+from crossmatch.data.trial_outcomes import Outcomes, count_matched_pairs
 
 TrialScores = Outcomes | FloatArray
+Choice = Callable[[TrialScores], FloatArray]  # a forced-choice metric
 
-# Choices that must be right: those of images and those of captions, by the index of their pair.
 ALL = slice(None)
-REQUIRED_CHOICES: dict[str, tuple[slice, slice]] = {
-    "i2t": (ALL, slice(0)),
-    "t2i": (slice(0), ALL),
-    "group": (ALL, ALL),
-    "ipos2t": (slice(0, 1), slice(0)),
-    "ineg2t": (slice(1, 2), slice(0)),
-    "tpos2i": (slice(0), slice(0, 1)),
-    "tneg2i": (slice(0), slice(1, 2)),
-}
-REQUIRED_CHOICES |= {"accuracy": REQUIRED_CHOICES["group"], "text": REQUIRED_CHOICES["i2t"], "image": REQUIRED_CHOICES["t2i"]}
-
-
-def required_bits(name: str, matched: int) -> int:
-    """Bit mask of the choices that must be right, as in the codes of `Outcomes`.
-
-    >>> [f"{required_bits(name, 2):04b}" for name in ("i2t", "t2i", "group", "ineg2t")]
-    ['0011', '1100', '1111', '0010']
-    """
-    images, captions = REQUIRED_CHOICES[name]
-    return sum(1 << bit for bit in (*range(matched)[images], *range(matched, 2 * matched)[captions]))
 
 
 def i2t_choice(trials: TrialScores) -> FloatArray:
@@ -50,7 +31,7 @@ def i2t_choice(trials: TrialScores) -> FloatArray:
     >>> i2t_choice(np.array([[[0.9, 0.2], [0.1, 0.3]], [[0.5, 0.2], [0.5, 0.3]]]))    # the second trial has a tie
     array([1., 0.])
     """
-    return _won(trials, "i2t")
+    return _all_right(trials, images=ALL)
 
 
 def t2i_choice(trials: TrialScores) -> FloatArray:
@@ -63,7 +44,7 @@ def t2i_choice(trials: TrialScores) -> FloatArray:
     >>> t2i_choice(np.array([[[0.9, 0.2]], [[0.4, 0.4]]]))        # one caption, two images
     array([1., 0.])
     """
-    return _won(trials, "t2i")
+    return _all_right(trials, captions=ALL)
 
 
 def group_choice(trials: TrialScores) -> FloatArray:
@@ -76,7 +57,7 @@ def group_choice(trials: TrialScores) -> FloatArray:
     >>> group_choice(np.array([[[0.9, 0.2], [0.1, 0.3]]]))
     array([1.])
     """
-    return _won(trials, "group")
+    return _all_right(trials, images=ALL, captions=ALL)
 
 
 def accuracy(trials: TrialScores) -> FloatArray:
@@ -87,7 +68,7 @@ def accuracy(trials: TrialScores) -> FloatArray:
     >>> accuracy(np.array([[[0.9, 0.2]], [[0.2, 0.9]]])), accuracy(np.array([[[0.9], [0.2]]]))
     (array([1., 0.]), array([1.]))
     """
-    return _won(trials, "accuracy")
+    return _all_right(trials, images=ALL, captions=ALL)
 
 
 def ipos2t(trials: TrialScores) -> FloatArray:
@@ -99,26 +80,38 @@ def ipos2t(trials: TrialScores) -> FloatArray:
     >>> [float(f(scores)[0]) for f in (ipos2t, ineg2t, tpos2i, tneg2i)]
     [1.0, 0.0, 1.0, 1.0]
     """
-    return _won(trials, "ipos2t")
+    return _all_right(trials, images=slice(0, 1))
 
 
 def ineg2t(trials: TrialScores) -> FloatArray:
     """1 if the negative image scores strictly higher with the negative caption; see `ipos2t`."""
-    return _won(trials, "ineg2t")
+    return _all_right(trials, images=slice(1, 2))
 
 
 def tpos2i(trials: TrialScores) -> FloatArray:
     """1 if the positive caption scores strictly higher with the positive image; see `ipos2t`."""
-    return _won(trials, "tpos2i")
+    return _all_right(trials, captions=slice(0, 1))
 
 
 def tneg2i(trials: TrialScores) -> FloatArray:
     """1 if the negative caption scores strictly higher with the negative image; see `ipos2t`."""
-    return _won(trials, "tneg2i")
+    return _all_right(trials, captions=slice(1, 2))
 
 
-def chance(name: str, shape: tuple[int, int]) -> float:
-    """Expected value of a metric for random scores without ties, on trials of `shape` (captions, images).
+def required_choices(choice: Choice, shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
+    """The pairs whose image must choose right, and those whose caption must: the metric is 0 if such a choice alone is wrong.
+
+    >>> [pairs.tolist() for pairs in required_choices(i2t_choice, (2, 2))]
+    [[0, 1], []]
+    """
+    pairs = count_matched_pairs(shape)
+    one_wrong = Outcomes.from_wins(~np.eye(2 * pairs, dtype=bool), shape)
+    required = np.flatnonzero(choice(one_wrong) == 0)
+    return required[required < pairs], required[required >= pairs] - pairs
+
+
+def closed_form_chance(choice: Choice, shape: tuple[int, int]) -> float | None:
+    """Expected value of a metric for random scores without ties, on trials of `shape` (captions, images); None if not known.
 
     One of C captions is right with probability 1/C, independently for M images; likewise for captions. For both directions, the
     largest of the r (C + I - r) scores in the rows and columns of r pairs must belong to one of the r pairs, and so on for the
@@ -126,23 +119,30 @@ def chance(name: str, shape: tuple[int, int]) -> float:
 
         I2T = C^-M,    T2I = I^-M,    Group = Π_{r=1..M} 1 / (C + I - r).
 
-    >>> [round(chance(name, (2, 2)), 4) for name in ("i2t", "t2i", "group", "ipos2t")], chance("accuracy", (1, 2))
-    ([0.25, 0.25, 0.1667, 0.5], 0.5)
+    >>> [round(closed_form_chance(choice, (2, 2)), 4) for choice in (i2t_choice, t2i_choice, group_choice, ipos2t)]
+    [0.25, 0.25, 0.1667, 0.5]
+    >>> closed_form_chance(accuracy, (1, 2))
+    0.5
     """
     captions, images = shape
     pairs = min(shape)
-    image_choices, caption_choices = (len(range(pairs)[selection]) for selection in REQUIRED_CHOICES[name])
-    if not caption_choices:
-        return float(captions) ** -image_choices
-    if not image_choices:
-        return float(images) ** -caption_choices
+    by_image, by_caption = required_choices(choice, shape)
+    wins = np.zeros((1, 2 * pairs), dtype=bool)
+    wins[0, by_image], wins[0, by_caption + pairs] = True, True
+    if not choice(Outcomes.from_wins(wins, shape))[0]:  # it needs more than these choices
+        return None
+    if not len(by_caption):
+        return float(captions) ** -len(by_image)
+    if not len(by_image):
+        return float(images) ** -len(by_caption)
+    if len(by_image) + len(by_caption) < 2 * pairs:
+        return None
     return 1.0 / prod(captions + images - r for r in range(1, pairs + 1))
 
 
-def _outcomes(trials: TrialScores) -> Outcomes:
-    return trials if isinstance(trials, Outcomes) else Outcomes.from_scores(trials)
-
-
-def _won(trials: TrialScores, name: str) -> FloatArray:
-    outcomes = _outcomes(trials)
-    return np.asarray(outcomes.has_wins(required_bits(name, outcomes.matched_pairs)), dtype=np.float64)
+def _all_right(trials: TrialScores, images: slice = slice(0), captions: slice = slice(0)) -> FloatArray:
+    """1 if these images and these captions, by the index of their pair, choose right."""
+    outcomes = trials if isinstance(trials, Outcomes) else Outcomes.from_scores(trials)
+    pairs = outcomes.matched_pairs
+    mask = sum(1 << bit for bit in (*range(pairs)[images], *range(pairs, 2 * pairs)[captions]))
+    return np.asarray(outcomes.has_wins(mask), dtype=np.float64)

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from crossmatch.data.arrays import FloatArray, IntArray
-from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL, Difference, min_p_value
+from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
+from crossmatch.metrics.paired_tests import Difference, min_p_value
 
 ROUNDING = 1e-12  # smaller values count as 0
 

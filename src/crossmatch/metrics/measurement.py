@@ -1,6 +1,6 @@
 """Measures metrics from the evidence of a part: values, confidence intervals, chance levels, ties and unjudged pairs.
 
-Each kind of evidence has one implementation of `EvidenceShape` in the table `EVIDENCE_SHAPES`.
+Each kind of evidence has one implementation of `EvidenceKind` in the table `EVIDENCE_KINDS`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.rank_counts import CountsAtK, RankCounts
+from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.result import ResultPart
-from crossmatch.data.similarity import RatedPairs
 from crossmatch.data.trial_outcomes import Outcomes
 from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, metric_replicates, percentile_interval, replicate_means
 from crossmatch.metrics.metric_table import Metric
@@ -65,63 +65,65 @@ class PartMeasurements:
     unjudged: float | None
 
 
-class EvidenceShape(ABC):
+class EvidenceKind(ABC):
     """How one kind of evidence is measured."""
 
     uses_bootstrap = True
 
     def supports(self, metric: Metric, part: ResultPart) -> bool:
-        """Whether a metric of this shape can be computed on a part."""
+        """Whether a metric of the right shape can be computed on a part."""
         return True
 
-    @abstractmethod
     def metric_input(self, metric: Metric, part: ResultPart, ties: str) -> Any:
         """The argument of the metric's function."""
+        return part.evidence
 
     @abstractmethod
-    def measure(self, metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
-        """Compute all metrics of a part."""
+    def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
+        """Compute all metrics of a part, with intervals from this number of bootstrap samples."""
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
         """The facts about ties, unjudged pairs and intervals in the signature."""
         return {"ties": ties}
 
 
-class RankShape(EvidenceShape):
+class RankCountsKind(EvidenceKind):
     """Rank counts of retrieval. Chance is the expected value of a constant scorer, under which all candidates tie."""
 
     def metric_input(self, metric: Metric, part: ResultPart, ties: str) -> Ranks:
-        return part_ranks(part, ties, metric.graded)
+        return _ranks(part, metric.graded).break_ties(ties)
 
-    def measure(self, metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
-        open_ranks = {graded: part_ranks(part, "expected", graded) for graded in {False, *(m.graded for m in metrics)}}
-        ranks = {graded: open_ranks[graded].break_ties(ties) for graded in open_ranks}
+    def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
+        with_ties = {graded: _ranks(part, graded) for graded in {False, *(m.graded for m in metrics)}}
+        ranks = {graded: with_ties[graded].break_ties(ties) for graded in with_ties}
         for m in metrics:
             _require_depth(m, ranks[m.graded], part)
+        bootstrap = ClusterBootstrap.from_clusters(part.clusters, samples, seed)
         inputs = {m.name: ranks[m.graded] for m in metrics}
         measurements = _measure_queries(metrics, part, bootstrap, inputs, lambda m, r: m.chance(r), lambda r: int(r.start[-1]))
-        return PartMeasurements(measurements, _percent(open_ranks[False].is_tied), _percent_unjudged(part))
+        return PartMeasurements(measurements, _percent(with_ties[False].is_tied), _percent_unjudged(part))
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
         return {"ties": ties, "unjudged": "none" if part.complete else "irrelevant"}
 
 
-class CutoffShape(EvidenceShape):
+class CountsAtKKind(EvidenceKind):
     """Counts at cutoffs of plausible matches. Chance is the share of positives in the gallery."""
 
     def metric_input(self, metric: Metric, part: ResultPart, ties: str) -> CountsAtK:
         return _evidence(part, CountsAtK).break_ties(ties)
 
-    def measure(self, metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
+    def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
         counts = _evidence(part, CountsAtK)
         chance = float((counts.positive_counts / counts.gallery_size).mean())
         positives = int(counts.positive_counts.sum())
+        bootstrap = ClusterBootstrap.from_clusters(part.clusters, samples, seed)
         inputs = {m.name: counts.break_ties(ties) for m in metrics}
         measurements = _measure_queries(metrics, part, bootstrap, inputs, lambda m, c: chance, lambda c: positives)
         return PartMeasurements(measurements, _percent(counts.is_tied), 0.0)
 
 
-class TrialShape(EvidenceShape):
+class OutcomesKind(EvidenceKind):
     """Outcomes of forced choices. Chance is the expected value of random scores; a tie loses."""
 
     uses_bootstrap = False
@@ -131,21 +133,18 @@ class TrialShape(EvidenceShape):
         captions, images = (n > 1 for n in shape)
         return {
             "captions": captions, "images": images, "captions images": captions and images, "one side": captions != images,
-            "2x2": shape == (2, 2),
+            "2x2": shape == (2, 2), "": True,
         }[metric.choices]  # fmt: skip
 
-    def metric_input(self, metric: Metric, part: ResultPart, ties: str) -> Outcomes:
-        return _evidence(part, Outcomes)
-
-    def measure(self, metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
-        outcomes, n, names = _evidence(part, Outcomes), len(part.ids), [m.name for m in metrics]
+    def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
+        outcomes, n, choices = _evidence(part, Outcomes), len(part.ids), {m.name: m.values for m in metrics}
         if not are_all_distinct(part.clusters):
             proportions = {m.name: clustered_proportion(m.values(outcomes), part.clusters, part.folds) for m in metrics}
         elif part.folds is None:  # no two trials share an image: the proportions follow from the counts of outcome codes
-            (proportions,) = choice_proportions(outcomes, names)
+            (proportions,) = choice_proportions(outcomes, choices)
         else:
-            by_fold = choice_proportions(outcomes, names, part.folds, int(part.folds.max()) + 1)
-            proportions = {name: mean_proportion([fold[name] for fold in by_fold]) for name in names}
+            by_fold = choice_proportions(outcomes, choices, part.folds, int(part.folds.max()) + 1)
+            proportions = {name: mean_proportion([fold[name] for fold in by_fold]) for name in choices}
         nothing = np.zeros(0)
         measurements = {}
         for m in metrics:
@@ -160,14 +159,11 @@ class TrialShape(EvidenceShape):
         return {"ties": "lose", **categories, "interval": "wilson"}
 
 
-class RatedPairShape(EvidenceShape):
+class RatedPairsKind(EvidenceKind):
     """Rated pairs of similarity tasks. Chance is no correlation."""
 
-    def metric_input(self, metric: Metric, part: ResultPart, ties: str) -> RatedPairs:
-        return _evidence(part, RatedPairs)
-
-    def measure(self, metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
-        pairs = replace(_evidence(part, RatedPairs), samples=bootstrap.samples, seed=bootstrap.seed)
+    def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
+        pairs = replace(_evidence(part, RatedPairs), samples=samples, seed=seed)
         return PartMeasurements({m.name: _measure_correlation(m, pairs) for m in metrics}, _percent(pairs.is_tied), None)
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
@@ -175,47 +171,44 @@ class RatedPairShape(EvidenceShape):
 
 
 # The shape of the metrics that each kind of evidence supports, and its implementation.
-EVIDENCE_SHAPES: Mapping[type, tuple[str, EvidenceShape]] = {
-    RankCounts: ("retrieval", RankShape()),
-    CountsAtK: ("cuts", CutoffShape()),
-    Outcomes: ("trials", TrialShape()),
-    RatedPairs: ("pairs", RatedPairShape()),
+EVIDENCE_KINDS: Mapping[type, tuple[str, EvidenceKind]] = {
+    RankCounts: ("retrieval", RankCountsKind()),
+    CountsAtK: ("plausible", CountsAtKKind()),
+    Outcomes: ("trials", OutcomesKind()),
+    RatedPairs: ("pairs", RatedPairsKind()),
 }
 
 
-def shape_of(part: ResultPart) -> EvidenceShape:
+def evidence_kind(part: ResultPart) -> EvidenceKind:
     """Return the implementation for the evidence of a part."""
-    return EVIDENCE_SHAPES[type(part.evidence)][1]
+    return EVIDENCE_KINDS[type(part.evidence)][1]
 
 
 def is_applicable(metric: Metric, part: ResultPart) -> bool:
     """Whether a metric can be computed on a part."""
-    metric_shape, shape = EVIDENCE_SHAPES[type(part.evidence)]
-    return metric.shape == metric_shape and shape.supports(metric, part)
+    metric_shape, kind = EVIDENCE_KINDS[type(part.evidence)]
+    return metric.shape == metric_shape and kind.supports(metric, part)
 
 
-def measure_part(metrics: Sequence[Metric], part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> PartMeasurements:
-    """Compute all metrics of a part. Ranks are built once, and the replicates of all means in one product."""
-    return shape_of(part).measure(metrics, part, bootstrap, ties)
+def part_ranks(part: ResultPart, ties: str) -> Ranks:
+    """Build the ranks of a part's positives under a tie policy."""
+    return _ranks(part).break_ties(ties)
 
 
-def part_ranks(part: ResultPart, ties: str, graded: bool = False) -> Ranks:
-    """Build the ranks of a part's positives under a tie policy; `graded` includes all grades above zero, as for nDCG."""
+def replicate_metric(metric: Metric, part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> FloatArray:
+    """Compute a metric of queries in each bootstrap replicate; with folds, the mean over the folds."""
+    metric_input = evidence_kind(part).metric_input(metric, part, ties)
+    return _replicate(metric, part, bootstrap, metric_input, metric.values(metric_input))
+
+
+def _ranks(part: ResultPart, graded: bool = False) -> Ranks:
+    """Build the ranks of a part's positives, with ties; `graded` includes all grades above zero, as for nDCG."""
     lowest_grade = min(part.positive, np.nextafter(0.0, 1.0)) if graded else part.positive
-    return Ranks.from_counts(_evidence(part, RankCounts), lowest_grade).break_ties(ties)
+    return Ranks.from_counts(_evidence(part, RankCounts), lowest_grade)
 
 
-def replicate_metric(
-    metric: Metric,
-    part: ResultPart,
-    bootstrap: ClusterBootstrap,
-    ties: str,
-    metric_input: Any = None,
-    values: FloatArray | None = None,
-) -> FloatArray:
-    """Compute a metric in each bootstrap replicate; with folds, the mean over the folds."""
-    metric_input = shape_of(part).metric_input(metric, part, ties) if metric_input is None else metric_input
-    values = metric.values(metric_input) if values is None else values
+def _replicate(metric: Metric, part: ResultPart, bootstrap: ClusterBootstrap, metric_input: Any, values: FloatArray) -> FloatArray:
+    """Compute a metric in each bootstrap replicate from its values."""
     by_fold = [
         metric_replicates(
             metric,
@@ -250,7 +243,7 @@ def _measure_queries(
     for m in metrics:
         metric_input, query_values = inputs[m.name], values[m.name]
         if m.name not in replicates:
-            replicates[m.name] = replicate_metric(m, part, bootstrap, "", metric_input, query_values)
+            replicates[m.name] = _replicate(m, part, bootstrap, metric_input, query_values)
         by_fold = [(metric_input, query_values)]
         if part.folds is not None:
             by_fold = [

@@ -14,6 +14,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.name_lookup import Catalog
 from crossmatch.metrics import forced_choice, retrieval
 from crossmatch.metrics.correlation import correlation_with_ratings
+from crossmatch.metrics.forced_choice_chance import expected_value
 from crossmatch.metrics.median_rank import median_rank
 from crossmatch.ranking.ranks import Ranks
 
@@ -25,7 +26,7 @@ class Metric:
     Attributes:
         name: Name in results and on the command line.
         description: One line for tables.
-        shape: Data shape: "retrieval", "cuts" (plausible matches), "trials", "pairs" (rated pairs) or "total".
+        shape: Data shape: "retrieval", "plausible" (plausible matches), "trials", "pairs" (rated pairs) or "total".
         values: Function that returns one number per query or trial.
         best: Best value.
         source: Citation keys.
@@ -34,7 +35,8 @@ class Metric:
         aggregate: How values become one number: "mean"; "median" (of ranks, exact under ties); "samples" (mean and standard
             deviation over samples of rated pairs); "whole" (one value over all pairs).
         worst: Worst value.
-        choices: For trials, where a choice is needed: "captions", "images", "captions images", "one side" (only one) or "2x2".
+        choices: For trials, where a choice is needed: "captions", "images", "captions images", "one side" (only one) or "2x2";
+            empty if the metric applies to all trials.
         graded: Whether every grade above zero counts, not only positives.
         required_depth: How far down each ranking must be known.
         usual_k: For families such as hit@k, the usual values of k.
@@ -80,7 +82,7 @@ class Metric:
         """Expected value of scores without information: all candidates tied in rankings, random scores in trials."""
         if isinstance(data, Ranks):
             return self.summarise(Ranks.all_tied(data.positive_counts, data.gallery_size, data.gain))
-        return forced_choice.chance(self.name, data)
+        return expected_value("random", self.values, data).value
 
     def with_k(self, k: int) -> Metric:
         """The member of a family for this k: hit@k with k = 5 is hit@5."""
@@ -135,10 +137,10 @@ FAMILIES = (
            "karpathy2015deep", label="Med r", unit="rank", aggregate="median", worst=np.inf, required_depth=_depth_of_best),
     Metric("mean-rank", "mean rank of the best positive", "retrieval", retrieval.first_rank, 1.0,
            "karpathy2015deep", label="Mean r", unit="rank", worst=np.inf, required_depth=_depth_of_best),
-    Metric("pmrp", "share of the first R that is a plausible match", "cuts", retrieval.plausible_precision, 1.0,
-           "chun2021pcme", label="PMRP"),
-    Metric("pmrp@k", "share of the first min(R, k) that is a plausible match", "cuts", retrieval.plausible_precision, 1.0,
-           "chun2022eccv, sec. 4.1", label="PMRP@k", usual_k=(50,)),
+    Metric("pmrp", "share of the first R that is a plausible match", "plausible",
+           retrieval.plausible_match_r_precision, 1.0, "chun2021pcme", label="PMRP"),
+    Metric("pmrp@k", "share of the first min(R, k) that is a plausible match", "plausible",
+           retrieval.plausible_match_r_precision, 1.0, "chun2022eccv, sec. 4.1", label="PMRP@k", usual_k=(50,)),
     Metric("rsum", "R@1, R@5 and R@10 of both directions, added up", "total", _no_values, 6.0, "chun2022eccv, tab. 4",
            label="RSUM", members=("hit@1", "hit@5", "hit@10")),
     Metric("bootstrap-spearman", "Spearman's r with people: mean and spread over samples of one pair per query", "pairs",

@@ -1,17 +1,51 @@
-"""Paired tests of two results on the same trials: McNemar's test, and sign flips over clusters."""
+"""Tests of the difference between two results on the same items, and Holm's correction for several tests.
+
+McNemar, sign flips     right and wrong answers to trials
+bootstrap               any metric, from paired replicates (`cluster_bootstrap`)
+Williams                two correlations with the same human ratings
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
 
 from crossmatch.data.arrays import FloatArray, IntArray
-from crossmatch.metrics.cluster_bootstrap import MIN_P_VALUE, Difference
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.metrics.cluster_bootstrap import percentile_interval
 from crossmatch.metrics.proportions import student_quantile
 
+MIN_P_VALUE = 1e-6  # smallest p reported from a normal or Student distribution, whose tails are an assumption
 MCNEMAR_TEST = "McNemar's exact test"
 SIGN_FLIP_TEST = "sign-flip test over clusters"
 MAX_ENUMERATED = 12  # clusters up to which all sign patterns are enumerated
+MIN_OBSERVATIONS = 4  # of Williams' test: t has n - 3 degrees of freedom
+ROUNDING = 1e-12  # smaller differences of correlations, and smaller determinants, count as 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second result minus first, with its interval and two-sided p-value.
+
+    Attributes:
+        value: The difference.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        p: Two-sided p-value.
+        min_p: Smallest p-value that this number of replicates or clusters can give.
+        cluster_p: p-value of a second test that does not treat trials as independent.
+        test: Name of the test, where a function has several.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    min_p: float = 0.0
+    cluster_p: float | None = None
+    test: str = ""
 
 
 def mcnemar_test(only_first: int, only_second: int) -> float:
@@ -102,3 +136,121 @@ def _paired_effect(weighted: FloatArray, centred: FloatArray, member: IntArray, 
     )
     informative_clusters = int((np.bincount(member, weights=np.abs(weighted)) > 0).sum())
     return max(1.0, (informative_clusters * ratio + worst) / (informative_clusters + 1))
+
+
+def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:
+    """Paired bootstrap test: p is twice the smaller share of replicates on one side of zero.
+
+    This is the level at which the percentile interval of the difference just reaches zero (efron1993introduction, ch. 15). One
+    replicate is added to each side, so p is at least 2 / (replicates + 1).
+    """
+    if first.shape != second.shape:
+        raise CrossmatchError(
+            f"Replicates must be paired (got shapes {first.shape} and {second.shape}). "
+            "Use the same number of samples for both results."
+        )
+    gap = second - first
+    n = len(gap)
+    p = 2 * min(((gap <= 0).sum() + 1) / (n + 1), ((gap >= 0).sum() + 1) / (n + 1))
+    return Difference(value, *percentile_interval(gap), min(1.0, float(p)), 2 / (n + 1))
+
+
+def compare_clusters(first: FloatArray, second: FloatArray, value: float, clusters: int) -> Difference:
+    """`compare_replicates` with p-values smaller than 2 / (replicates + 1), for corrections over many tests.
+
+    With n replicates no p is below 2 / (n + 1), and Holm's correction multiplies it by the number of tests. So if all replicates
+    lie on one side of zero,
+
+        p = 2 P[ T(K - 1) > |value| / s ],    at most 2 / (n + 1),
+
+    where s is the bootstrap's standard error for K clusters (its variance times K / (K - 1)). This assumes a nearly normal
+    difference in the tails. p is at least `min_p_value(K)`. The interval is that of `compare_replicates`.
+
+    >>> replicates = np.random.default_rng(0).normal(0.4, 0.1, 1000)       # four standard errors from zero
+    >>> zeros = 0 * replicates
+    >>> one, two = compare_replicates(zeros, replicates, 0.4), compare_clusters(zeros, replicates, 0.4, 400)
+    >>> f"{one.p:.1e} {two.p:.1e} {compare_clusters(zeros, replicates, 0.4, 6).p:.1e}"
+    '2.0e-03 5.2e-05 3.1e-02'
+    """
+    counted = compare_replicates(first, second, value)
+    error = float((second - first).std() * np.sqrt(clusters / max(1, clusters - 1)))
+    p = counted.p
+    if p <= counted.min_p and error > 0:
+        p = min(p, 2 * float(special.stdtr(max(1, clusters - 1), -abs(value) / error)))
+    floor = min_p_value(clusters)
+    return replace(counted, p=max(floor, p), min_p=floor)
+
+
+def min_p_value(clusters: int) -> float:
+    """Smallest two-sided p-value that this number of clusters can give: 2^(1 - K), as in a sign-flip test, or MIN_P_VALUE.
+
+    >>> min_p_value(1), min_p_value(5), min_p_value(1000)
+    (1.0, 0.0625, 1e-06)
+    """
+    return max(MIN_P_VALUE, 2.0 ** (1 - max(1, clusters))) if clusters < 64 else MIN_P_VALUE
+
+
+@dataclass(frozen=True)
+class WilliamsTest:
+    """Williams' t, its degrees of freedom, and the two-sided p-value."""
+
+    t: float
+    degrees_of_freedom: int
+    p: float
+
+
+def williams_test(first: float, second: float, between: float, n: int) -> WilliamsTest:
+    """Williams' test of the difference between two dependent correlations that share one variable.
+
+        t(n - 3) = (r₁ - r₂) √( (n - 1)(1 + r₁₂) / (2 K (n - 1)/(n - 3) + (r₁ + r₂)²/4 · (1 - r₁₂)³) )
+        K = 1 - r₁² - r₂² - r₁₂² + 2 r₁ r₂ r₁₂
+
+    The test is derived for Pearson's r of independent, normal observations. For rank correlations, and for captions that share an
+    image, use the bootstrap over images as well. Equal correlations give t = 0 and p = 1. Different ones whose difference has no
+    variance give t = ±∞ and p = 0.
+
+    Args:
+        first: r₁, correlation of the first metric with people.
+        second: r₂, correlation of the second metric with people.
+        between: r₁₂, correlation between the two metrics.
+        n: Number of observations, the same for all three.
+
+    Source: williams1959comparison; steiger1980tests, eq. 7; graham2014testing.
+
+    >>> test = williams_test(0.5, 0.4, 0.7, 103)
+    >>> round(test.t, 3), test.degrees_of_freedom, round(test.p, 4)
+    (1.49, 100, 0.1393)
+    """
+    if n < MIN_OBSERVATIONS:
+        raise CrossmatchError(f"Williams' test needs at least {MIN_OBSERVATIONS} observations (got {n}).")
+    for r in (first, second, between):
+        if not -1 <= r <= 1:
+            raise CrossmatchError(f"Williams' test needs correlations between -1 and 1 (got {r}).")
+    k = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
+    if k < -1e-9:  # more than rounding
+        raise CrossmatchError(
+            f"No three variables have the correlations {first:g}, {second:g} and {between:g}. "
+            "Compute all three on the same observations."
+        )
+    if abs(first - second) <= ROUNDING:
+        return WilliamsTest(0.0, n - 3, 1.0)
+    denominator = 2 * (k if k > ROUNDING else 0.0) * (n - 1) / (n - 3) + (first + second) ** 2 / 4 * (1 - between) ** 3
+    t = (
+        (first - second) * np.sqrt((n - 1) * (1 + between) / denominator)
+        if denominator > 0
+        else np.copysign(np.inf, first - second)
+    )
+    return WilliamsTest(float(t), n - 3, float(2 * special.stdtr(n - 3, -abs(t))))
+
+
+def holm_correction(p: list[float]) -> list[float]:
+    """Holm's step-down correction for multiple tests (holm1979simple).
+
+    >>> holm_correction([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(p), 0.0
+    for step, at in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        largest = max(largest, min(1.0, (len(p) - step) * p[at]))
+        adjusted[at] = round(largest, 12)
+    return adjusted

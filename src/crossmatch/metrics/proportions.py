@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,18 +139,19 @@ def are_all_distinct(clusters: IntArray) -> bool:
 
 
 def choice_proportions(
-    outcomes: Outcomes, names: Sequence[str], member: IntArray | None = None, groups: int = 1
+    outcomes: Outcomes, choices: Mapping[str, forced_choice.Choice], member: IntArray | None = None, groups: int = 1
 ) -> list[dict[str, Proportion]]:
     """Forced-choice metrics in each group of trials that share no image, from the counts of outcome codes.
 
     >>> outcomes = Outcomes.from_scores(np.array([[[0.9, 0.2], [0.1, 0.3]], [[0.5, 0.9], [0.4, 0.3]]]))
-    >>> groups = choice_proportions(outcomes, ("i2t", "t2i"), np.array([1, 0]), 2)
+    >>> choices = {"i2t": forced_choice.i2t_choice, "t2i": forced_choice.t2i_choice}
+    >>> groups = choice_proportions(outcomes, choices, np.array([1, 0]), 2)
     >>> [{name: proportion.value for name, proportion in group.items()} for group in groups]
     [{'i2t': 0.0, 't2i': 0.0}, {'i2t': 1.0, 't2i': 1.0}]
     """
-    patterns, times = count_codes(outcomes, member, groups)
-    masks = {name: forced_choice.required_bits(name, outcomes.matched_pairs) for name in names}
-    wins = {name: patterns & mask == mask for name, mask in masks.items()}
+    codes, times = count_codes(outcomes, member, groups)
+    distinct = Outcomes(codes.astype(outcomes.codes.dtype), outcomes.shape)
+    wins = {name: choice(distinct) > 0 for name, choice in choices.items()}
     return [{name: independent_proportion(int(row[won].sum()), int(row.sum())) for name, won in wins.items()} for row in times]
 
 

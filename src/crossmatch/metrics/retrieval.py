@@ -145,12 +145,13 @@ def ndcg_at_k(ranks: Ranks, k: int) -> FloatArray:
     return ranks.sum_groups_by_query(grades / size * gained) / ideal
 
 
-def plausible_precision(counts: CountsAtK, k: int = 0) -> FloatArray:
+def plausible_match_r_precision(counts: CountsAtK, k: int = 0) -> FloatArray:
     """Plausible-match R-precision (PMRP) of each query: the mean over all values of zeta in the counts.
 
         PMRP = 1/|Z| Σ_ζ 1/K_ζ Σ_{i <= K_ζ} m_i,      K_ζ = R_ζ (chun2021pcme), or min(R_ζ, k) (chun2022eccv, sec. 4.1)
 
-    >>> plausible_precision(CountsAtK(*(np.array([[[n]]]) for n in (3, 2, 4, 1, 2)), np.array([[3]]), np.array([9])))
+    >>> counts = CountsAtK(*(np.array([[[n]]]) for n in (3, 2, 4, 1, 2)), np.array([[3]]), np.array([9]), caps=(0,))
+    >>> plausible_match_r_precision(counts)
     array([0.5])
     """
     if k not in counts.caps:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.grounding import Grounder
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Scores
-from crossmatch.data.similarity import Similarity
 from crossmatch.data.trials import TrialAnswers, Trials
 from crossmatch.models.likelihood_scoring import Captioner
 

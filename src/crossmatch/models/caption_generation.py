@@ -15,11 +15,11 @@ from crossmatch.data.arrays import IntArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.data.io.images import load_image
+from crossmatch.data.io.image_loading import load_image
 from crossmatch.data.io.progress import announce, progress_bar
 from crossmatch.models.abilities import CaptionGenerator, list_abilities
+from crossmatch.models.distinct_items import require_images
 from crossmatch.models.embedding_pipeline import default_workers, prefetch
-from crossmatch.models.model_inputs import require_images
 
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines where there is no terminal
 IMAGES_PER_GROUP = 64  # images captioned at a time; a fixed number when words are sampled
@@ -57,8 +57,7 @@ def generate_captions(
     """
     _require_supported(model, options)
     require_images(collection)
-    ids, opener = collection.image_ids.tolist(), collection.open_image
-    assert opener is not None
+    ids, opener = collection.image_ids.tolist(), collection.image_opener()
     is_sampled = options.get("decoding") == SAMPLED
     size = IMAGES_PER_GROUP if is_sampled else batch
     groups = [ids[start : start + size] for start in range(0, len(ids), size)]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.io.images import UnreadableImageError, hash_image, load_image
+from crossmatch.data.io.image_loading import UnreadableImageError, hash_image, load_image
 from crossmatch.data.io.paths import available_cores
 from crossmatch.data.io.progress import track
 from crossmatch.models.abilities import ImageEncoder, TextEncoder
@@ -91,10 +91,7 @@ def embed_images_of(
     array([[3., 1.], [0., 1.], [3., 1.]])
     """
     n, ids = collection.shape[0], collection.image_ids.tolist()
-    opener = collection.open_image
-    if opener is None:
-        collection.open_images([0])  # raises an error that says what is missing
-        raise AssertionError
+    opener = collection.image_opener()
     prepare, embed = getattr(model, "prepare_images", None), getattr(model, "embed_prepared", None)
     if prepare is None or embed is None:
         prepare, embed = (lambda images: images), model.embed_images
@@ -120,7 +117,7 @@ def embed_images_of(
 
     threads = default_workers(opener) if workers is None else workers
     return _embed_batches(
-        make_batch, lambda b: embed(b.inputs), n, batch, threads, cache, "embedding images", lambda item: f"image {ids[item]!r}"
+        make_batch, lambda b: embed(b.inputs), n, batch, threads, cache, "images", lambda item: f"image {ids[item]!r}"
     )
 
 
@@ -135,9 +132,7 @@ def embed_texts_of(model: TextEncoder, texts: Sequence[str], *, batch: int, cach
     def describe(item: int) -> str:
         return f"text {texts[item]!r:.80}"
 
-    return _embed_batches(
-        make_batch, lambda b: model.embed_texts(b.inputs), len(texts), batch, 0, cache, "embedding captions", describe
-    )
+    return _embed_batches(make_batch, lambda b: model.embed_texts(b.inputs), len(texts), batch, 0, cache, "captions", describe)
 
 
 def _file_key(content: Callable[[str], bytes], image: str) -> bytes:
@@ -161,39 +156,35 @@ def _embed_batches(
     batch_size: int,
     workers: int,
     cache: EmbeddingCache | None,
-    label: str,
+    items_name: str,
     describe: Callable[[int], str],
 ) -> NDArray[Any]:
-    """Embed batch after batch; each is cached as soon as it is computed."""
+    """Embed batch after batch; each is cached as soon as it is computed. `items_name` is "images" or "captions"."""
+    label = f"embedding {items_name}"
     cuts = [range(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
     rows: dict[bytes, Row] = {}
     keys: list[bytes] = []
     reused, width = 0, 0
-    batches = prefetch(make_batch, cuts, workers)
-    try:
-        for _ in track(cuts, label):
-            batch = next(batches)
-            computed: dict[bytes, Row] = {}
-            if batch.missing:
-                missing_keys = [batch.keys[item - batch.items.start] for item in batch.missing]
-                computed = dict(zip(missing_keys, _check_vectors(embed(batch), batch.missing, label, describe), strict=True))
-            for row in (*batch.cached.values(), *computed.values()):
-                width = width or len(row)
-                if len(row) != width:
-                    raise CrossmatchError(
-                        f"{label}: one batch has {width} dimensions and another {len(row)}. Return vectors of one length."
-                    )
-            new = {key: row for key, row in computed.items() if key not in rows}  # an earlier batch may have the same item
-            cacheable = [key for key in new if len(key) == HASH_SIZE] if cache else []  # others could not be hashed
-            if cache and cacheable:
-                cache.put(cacheable, np.stack([new[key] for key in cacheable]))
-            reused += sum(key in batch.cached for key in batch.keys)
-            rows |= {key: row for key, row in batch.cached.items() if key not in rows} | new
-            keys += batch.keys
-    finally:
-        batches.close()  # type: ignore[attr-defined]
+    for batch in track(prefetch(make_batch, cuts, workers), label, len(cuts)):
+        computed: dict[bytes, Row] = {}
+        if batch.missing:
+            missing_keys = [batch.keys[item - batch.items.start] for item in batch.missing]
+            computed = dict(zip(missing_keys, _check_vectors(embed(batch), batch.missing, label, describe), strict=True))
+        for row in (*batch.cached.values(), *computed.values()):
+            width = width or len(row)
+            if len(row) != width:
+                raise CrossmatchError(
+                    f"{label}: one batch has {width} dimensions and another {len(row)}. Return vectors of one length."
+                )
+        new = {key: row for key, row in computed.items() if key not in rows}  # an earlier batch may have the same item
+        cacheable = [key for key in new if len(key) == HASH_SIZE] if cache else []  # others could not be hashed
+        if cache and cacheable:
+            cache.put(cacheable, np.stack([new[key] for key in cacheable]))
+        reused += sum(key in batch.cached for key in batch.keys)
+        rows |= {key: row for key, row in batch.cached.items() if key not in rows} | new
+        keys += batch.keys
     if cache and reused:
-        cache.entry.notify(f"reusing the embeddings of {reused:,} of {n:,} {label.split()[1]} in {cache.entry.folder}")
+        cache.entry.notify(f"reusing the embeddings of {reused:,} of {n:,} {items_name} in {cache.entry.folder}")
     out = np.empty((n, width), np.result_type(*{row.dtype for row in rows.values()}))
     for item, key in enumerate(keys):
         out[item] = rows[key]
@@ -235,4 +226,4 @@ def find_unreadable_images(opener: Callable[[str], Any], images: Sequence[str], 
     cuts = [images[start : start + IMAGES_PER_CHECK] for start in range(0, len(images), IMAGES_PER_CHECK)]
     threads = default_workers(opener) if workers is None else workers
     batches = prefetch(try_open, cuts, threads)
-    return {image: why for _ in track(cuts, "checking images") for image, why in next(batches).items()}
+    return {image: why for batch in track(batches, "checking images", len(cuts)) for image, why in batch.items()}

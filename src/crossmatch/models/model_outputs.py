@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 
 TORCH_ONLY_DTYPES = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")  # NumPy has no such types
 

@@ -14,7 +14,7 @@ scores finds the one of t; candidates within the rounding margin of it are compa
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.collection import SIDES
-from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.plausible_matches import PlausibleMatches
-from crossmatch.data.rank_counts import CountsAtK
+from crossmatch.data.rank_counts import CountsAtK, CutoffRequest
 
 if TYPE_CHECKING:
     from crossmatch.ranking.tiles import ScoreTiles
@@ -32,53 +30,6 @@ if TYPE_CHECKING:
 MAX_BYTES_IN_MEMORY = 1 << 28  # a larger array is a temporary file
 QUANTIZATION_STEPS = 65_000  # from the lowest to the highest score
 QUERIES_PER_BLOCK = 512
-
-
-@dataclass(frozen=True, eq=False)
-class CutoffRequest:
-    """Asks for the counts at K of every query that has a positive."""
-
-    direction: str
-    k: IntArray  # the cutoffs, of shape (caps, zetas, queries)
-    positives: IntArray  # the number of positives, of shape (zetas, queries)
-    query_set: IntArray  # the label set of each query
-    item_set: IntArray  # the label set of each candidate
-    first_matching_zeta: NDArray[np.uint8]  # see `PlausibleMatches`
-
-    def __post_init__(self) -> None:
-        if not self.positives[0].any():
-            raise CrossmatchError("No query has a positive, so nothing can be ranked. Check the labels.")
-        if self.k.max() > len(self.item_set):
-            raise CrossmatchError(f"The cutoff {self.k.max():,} is larger than the number of candidates, {len(self.item_set):,}.")
-
-    @classmethod
-    def from_plausible_matches(cls, plausible: PlausibleMatches, direction: str) -> CutoffRequest:
-        """Ask for the cutoffs that plausible matches define."""
-        positives = plausible.positive_counts(direction)
-        sets = plausible.label_sets(direction)
-        return cls(direction, plausible.cutoffs(positives), positives, *sets, plausible.first_matching_zeta)
-
-    @property
-    def query(self) -> IntArray:
-        """Positions of the queries that have a positive. Only these are evaluated."""
-        return np.flatnonzero(self.positives[0] > 0)
-
-    def reorder(self, query_order: IntArray | None, item_order: IntArray | None) -> CutoffRequest:
-        """The same request after the items of a side were put in another order."""
-        item_set = self.item_set if item_order is None else self.item_set[item_order]
-        if query_order is None:
-            return replace(self, item_set=item_set)
-        return replace(
-            self, k=self.k[..., query_order], positives=self.positives[:, query_order], query_set=self.query_set[query_order],
-            item_set=item_set,
-        )  # fmt: skip
-
-    def counts(self, counts: IntArray, candidates: int) -> CountsAtK:
-        """The result for counts of shape (4, caps, zetas, evaluated queries)."""
-        above, tie_size, positives_above, positives_in_tie = counts
-        gallery_size = np.full(counts.shape[-1], candidates, dtype=np.int64)
-        k, positive_counts = self.k[..., self.query], self.positives[:, self.query]
-        return CountsAtK(k, above, tie_size, positives_above, positives_in_tie, positive_counts, gallery_size)
 
 
 @dataclass(frozen=True, eq=False)

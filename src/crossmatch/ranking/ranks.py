@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from crossmatch.data.arrays import FloatArray, IntArray, make_read_only, require_finite
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists
-from crossmatch.data.rank_counts import RankCounts
+from crossmatch.data.rank_counts import CandidateLists, RankCounts
 from crossmatch.data.scores import Matrix
 from crossmatch.ranking.sweep import count_ranks
 

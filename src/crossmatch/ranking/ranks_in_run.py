@@ -7,8 +7,7 @@ import numpy as np
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists
-from crossmatch.data.rank_counts import RankCounts, gallery_sizes
+from crossmatch.data.rank_counts import CandidateLists, RankCounts, gallery_sizes
 from crossmatch.data.scores import Run
 
 

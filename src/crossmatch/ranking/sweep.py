@@ -12,7 +12,7 @@ for any tile size, thread count and order of the items.
 The scores of captions with captions, and of images with images, are symmetric: only tiles on and above the diagonal are computed,
 and each serves the queries of its rows and those of its columns.
 
-The counting loops are compiled by numba. Without numba, and for small inputs, `float64_counts` gives the same counts.
+The counting loops are compiled by numba. Without numba, and for small inputs, `counts_without_numba` gives the same counts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from crossmatch.data.collection import SIDES
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.paths import available_cores
 from crossmatch.data.io.progress import track
-from crossmatch.data.judgements import CandidateLists
-from crossmatch.data.rank_counts import CountsAtK, RankCounts, gallery_sizes
+from crossmatch.data.rank_counts import CandidateLists, CountsAtK, CutoffRequest, RankCounts, RankRequest, gallery_sizes
 from crossmatch.data.scores import Embeddings, Matrix
-from crossmatch.ranking.counts_at_k import CutoffRequest, QuantizedScores, count_at_cutoffs
-from crossmatch.ranking.float64_counts import count_at_cutoffs_in_float64, count_ranks_in_float64
+from crossmatch.ranking.counts_at_k import QuantizedScores, count_at_cutoffs
+from crossmatch.ranking.counts_without_numba import count_at_cutoffs_in_float64, count_ranks_in_float64
 from crossmatch.ranking.tiles import (
     MIN_SCORES_FOR_NUMBA,
     ScoreTiles,
@@ -59,14 +58,6 @@ MATRIX_SIDES = {
 }  # fmt: skip
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-@dataclass(frozen=True, eq=False)
-class RankRequest:
-    """Asks for the rank counts of listed candidates in one direction."""
-
-    direction: str
-    lists: CandidateLists
 
 
 def count_ranks(

@@ -10,7 +10,7 @@ from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.scores import Embeddings, Matrix, Run, Scores
-from crossmatch.ranking.float64_counts import ScoreBlocks
+from crossmatch.ranking.counts_without_numba import ScoreBlocks
 
 Ranking = tuple[int, IntArray, FloatArray]  # position of the query, positions of its items, their scores
 Folds = tuple[IntArray, IntArray]  # fold of each query, and of each candidate

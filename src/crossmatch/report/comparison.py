@@ -10,14 +10,14 @@ import numpy as np
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.progress import track
+from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.result import Result, ResultPart, ResultRow
-from crossmatch.data.similarity import RatedPairs
 from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, Difference, compare_replicates, holm_correction, replicate_means
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, replicate_means
 from crossmatch.metrics.correlation.correlation_with_ratings import compare_correlations
 from crossmatch.metrics.measurement import replicate_metric
 from crossmatch.metrics.metric_table import Metric, metric
-from crossmatch.metrics.paired_tests import paired_difference
+from crossmatch.metrics.paired_tests import Difference, compare_replicates, holm_correction, paired_difference
 
 SAMPLES = 10_000  # more than for an interval, so that p can stay small after Holm's correction over dozens of rows
 

@@ -10,13 +10,13 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.rank_counts import RankCounts
 from crossmatch.data.result import Result
 from crossmatch.metrics.metric_table import metric
-from crossmatch.report import plots
-from crossmatch.report.analysis.plots import direction_sections
+from crossmatch.report import result_plots
+from crossmatch.report.analysis.analysis_plots import direction_sections
 from crossmatch.report.pages import render_template, write_output
 from crossmatch.report.published_results import tables_with_published
 from crossmatch.report.query_variants import alteration_tables, caption_choice_tables, main_results
 from crossmatch.report.tables import Table, collect_notes, group_by_task, has_only_trials, result_tables
-from crossmatch.report.trust_gate import gate_tables
+from crossmatch.report.trust_gate_table import gate_tables
 
 DIRECTION_TITLES = {
     "i2t": "Captions for an image", "t2i": "Images for a caption", "t2t": "Captions similar to a caption",
@@ -69,7 +69,7 @@ def _analysis_sections(results: Sequence[Result]) -> list[dict[str, Any]]:
             "Negation, permutation and reversal change or destroy the meaning: a model that reads the query should change its "
             "prediction. Synonym and hypernym should change little. Shares of all trials, altered or not (BISON, Figure 9)."
         )
-        sections.append(_section(table, [("Altered queries", description, plots.plot_alterations(variants))]))
+        sections.append(_section(table, [("Altered queries", description, result_plots.plot_alterations(variants))]))
     sections += [_section(table, []) for table, _ in caption_choice_tables(results)]
     sections += [_section(table, figures) for table, figures in direction_sections(main_results(results))]
     gate_note = "Scorers without knowledge must get the value that theory predicts."
@@ -85,26 +85,28 @@ def _trial_figures(results: list[Result]) -> list[Figure]:
     names = list(dict.fromkeys(row.metric for r in results for row in r.rows))
     main_metric = "group" if "group" in names else names[0]
     description = "With 95 % intervals; the grey tick is chance."
-    figures = [("Choices", description, plots.plot_trial_metrics(results, ""))] if len(names) > 1 else []
+    figures = [("Choices", description, result_plots.plot_trial_metrics(results, ""))] if len(names) > 1 else []
     if any(len(r.parts) > 1 for r in results):
-        figures.append((f"{metric(main_metric).label} by category", description, plots.plot_categories(results, main_metric)))
+        figures.append(
+            (f"{metric(main_metric).label} by category", description, result_plots.plot_categories(results, main_metric))
+        )
     return figures
 
 
 def _retrieval_figures(results: list[Result]) -> list[Figure]:
-    parts = dict.fromkeys(name for r in results for name, part in r.parts.items() if isinstance(part.evidence, RankCounts))
+    ranked = [part for r in results for part in r.parts.values() if isinstance(part.evidence, RankCounts)]
     has_percent = any(row.unit == "%" for r in results for row in r.rows)
     figures = []
-    for direction in dict.fromkeys(name.partition("/")[0] for name in parts):
+    for direction in dict.fromkeys(part.direction for part in ranked):
         title = DIRECTION_TITLES.get(direction, direction)
-        judgements = [name.partition("/")[2] for name in parts if name.partition("/")[0] == direction]
+        judgements = list(dict.fromkeys(part.judgements for part in ranked if part.direction == direction))
         circles = dashes = ""
         if len(judgements) == 2:
             circles = f" Open circle: by {judgements[0]}; full circle: by {judgements[1]}."
             dashes = f" Dashed: by {judgements[0]}; solid: by {judgements[1]}."
         if has_percent:
             description = f"Each metric with its 95 % interval; the grey tick is chance.{circles}"
-            figures.append((f"{title} ({direction})", description, plots.plot_metrics(results, direction)))
+            figures.append((f"{title} ({direction})", description, result_plots.plot_metrics(results, direction)))
         description = f"Share of queries with a hit among the first k.{dashes}"
-        figures.append((f"{title}: hits by depth", description, plots.plot_hit_curve(results, direction)))
+        figures.append((f"{title}: hits by depth", description, result_plots.plot_hit_curve(results, direction)))
     return figures

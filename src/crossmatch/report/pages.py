@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from crossmatch import __version__
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.report.plots import FIGURE_METADATA, figure_bytes, styled
+from crossmatch.report.result_plots import FIGURE_METADATA, figure_bytes, styled
 from crossmatch.report.tables import Table
 
 TITLE_HEIGHT = 0.9  # inches above a panel for its title and description

@@ -15,7 +15,7 @@ from crossmatch.data.trial_outcomes import Outcomes
 from crossmatch.metrics.forced_choice import accuracy
 from crossmatch.metrics.proportions import Proportion, clustered_proportion
 from crossmatch.report.tables import EMPTY_CELL, Table, format_share, shorten_model_name, task_title
-from crossmatch.report.trust_gate import is_gate_result
+from crossmatch.report.trust_gate_table import is_gate_result
 from crossmatch.text.perturbations import ALTERATIONS
 
 ALTER, CAPTION = "alter", "caption"
@@ -98,7 +98,7 @@ def alteration_tables(results: Sequence[Result]) -> list[tuple[Table, list[Query
             rows.append((name, EMPTY_CELL if share is None else f"{100 * share:.1f}", *cells))
         names = [shorten_model_name(model) for model in models]
         header = (("", "captions", *(cell for name in names for cell in (name, ""))),
-                  ("", "altered", *(cell for _ in models for cell in ("of all trials", "of the altered"))))  # fmt: skip
+                  ("", "altered", *(cell for _ in models for cell in ("% of all trials", "% of altered"))))  # fmt: skip
         title = f"{task}: predictions that change when the query is altered, percent"
         note = "negation, permutation and reversal change or destroy the meaning; synonym and hypernym should change little"
         tables.append((Table(title, header, tuple(rows), 1, (note,)), variants))

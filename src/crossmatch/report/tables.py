@@ -123,8 +123,7 @@ def model_labels(results: Sequence[Result]) -> list[str]:
 
 def _split_key(row: ResultRow) -> tuple[str, str, str]:
     """Direction, set of judgements and metric of a row."""
-    direction, _, judgements = row.part.partition("/")
-    return "both" if metric(row.metric).shape == "total" else direction, judgements, row.metric
+    return "both" if metric(row.metric).shape == "total" else row.direction, row.judgements, row.metric
 
 
 def _notes(results: list[Result]) -> tuple[str, ...]:
@@ -138,12 +137,12 @@ def _notes(results: list[Result]) -> tuple[str, ...]:
             notes |= {f"{name}: {_trial_ties_note(shares)}": None for shares in (ties, unjudged) if shares}
             continue
         for shares, meaning in (
-            (ties, "of the queries have a positive in a tie"),
-            (unjudged, "of the first 10 retrieved are unjudged"),
+            (ties, "share of queries with a positive in a tie"),
+            (unjudged, "share of unjudged pairs among the first 10 retrieved"),
         ):
             if shares:
-                listed = ", ".join(f"{share:.1f} % in {part or result.task}" for part, share in shares.items())
-                notes[f"{name}: {listed} {meaning}"] = None
+                listed = ", ".join(f"{part or result.task} {share:.1f} %" for part, share in shares.items())
+                notes[f"{name}: {meaning}: {listed}"] = None
     return tuple(notes)
 
 

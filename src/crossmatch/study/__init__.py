@@ -18,7 +18,7 @@ _MODULES = {
     "Study": "study",
     "find_study": "study",
     "list_studies": "study",
-    "export_study": "results.export",
+    "export_study": "results.export_study",
     "simulate": "simulation.simulate",
     "Habits": "simulation.simulated_annotators",
     "power": "simulation.power_analysis",
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from crossmatch.study.design.add_study import add_study
     from crossmatch.study.design.declaration import Design, load_design
     from crossmatch.study.design.item_files import read_items, read_pool
-    from crossmatch.study.results.export import export_study
+    from crossmatch.study.results.export_study import export_study
     from crossmatch.study.simulation.power_analysis import power
     from crossmatch.study.simulation.simulate import simulate
     from crossmatch.study.simulation.simulated_annotators import Habits

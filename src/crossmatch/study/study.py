@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class Study:
     """A study of an open campaign.
 
-    `find_study` and `list_studies` return it. Its methods use the answers that count: approved or without wrong gold answers,
-    and without those of artificial annotators where real people answered too.
+    `find_study` and `list_studies` return it. Its methods use the answers that count: approved or without wrong gold answers.
+    As soon as a real person has submitted a HIT, the answers of artificial annotators are left out, with a warning.
 
     Attributes:
         id: The number of the study in its campaign.
@@ -58,12 +59,19 @@ class Study:
     origin: Mapping[str, Any]
     campaign: Campaign = field(repr=False, compare=False)
 
-    def answers(self) -> list[Answer]:
-        """The answers that count, in the order of submission, with those to gold questions."""
-        from crossmatch.study.results.concepts import counted_answers
+    def answers(self, *, pending: bool = False) -> list[Answer]:
+        """The answers that count, in the order of submission, with those to gold questions.
+
+        Args:
+            pending: Whether to include HITs with wrong gold answers that await review.
+        """
+        from crossmatch.study.results.answers import read_answers
 
         with self.campaign.read_transaction() as connection:
-            return counted_answers(connection, self.id)
+            answers = read_answers(connection, self.id, pending=pending)
+        if answers.left_out:
+            warnings.warn(f"{self.name}: {answers.left_out_message}.", stacklevel=2)
+        return answers.counted
 
     def judgements(self, collection: Collection, *, links: bool = True) -> Judgements:
         """The graded pairs of a study of similarity or matching, for a collection with these images and captions.
@@ -72,13 +80,13 @@ class Study:
             collection: The collection that the items came from.
             links: Whether the collection's links count as positives where people gave no grade.
         """
-        from crossmatch.study.results.concepts import as_judgements
+        from crossmatch.study.results.judgements_and_trials import as_judgements
 
         return as_judgements(self, self.answers(), collection, links=links)
 
     def trials(self) -> Trials:
         """The accepted forced choices. Images are opened from the campaign's folder."""
-        from crossmatch.study.results.concepts import as_trials
+        from crossmatch.study.results.judgements_and_trials import as_trials
 
         return as_trials(self, self.answers())
 
@@ -88,13 +96,13 @@ class Study:
         Args:
             references: Reference captions by image id. Images without references are left out and counted.
         """
-        from crossmatch.study.results.concepts import as_ratings
+        from crossmatch.study.results.judgements_and_trials import as_ratings
 
         return as_ratings(self, self.answers(), references)
 
     def preferences(self) -> ComparisonCounts:
         """How often each system was preferred to each other one, for the Bradley-Terry model."""
-        from crossmatch.study.results.concepts import as_comparisons
+        from crossmatch.study.results.judgements_and_trials import as_comparisons
 
         return as_comparisons(self, self.answers())
 

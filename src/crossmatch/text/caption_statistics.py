@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.text.part_of_speech import tag_texts
-from crossmatch.text.tokens import is_word, tokenise
+from crossmatch.text.tokens_and_edits import is_word, tokenise
 
 TAGS_OF_PART = {
     "noun": ("NN", "NNS", "NNP", "NNPS"),

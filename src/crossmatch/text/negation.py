@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crossmatch.text.inflection import inflect, lemmatise
 from crossmatch.text.part_of_speech import NOUN_TAGS, VERB_TAGS, is_attributive
-from crossmatch.text.tokens import Token, TokenEdit, apply_edits
+from crossmatch.text.tokens_and_edits import Token, TokenEdit, apply_edits
 
 NEGATIVE_WORDS = frozenset({"not", "n't", "n’t", "never", "no", "none", "nobody", "nothing", "cannot", "without"})
 BE_FORMS = frozenset({"am", "is", "are", "was", "were", "'s", "’s", "'re", "’re", "'m", "’m"})

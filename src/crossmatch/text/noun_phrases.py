@@ -1,6 +1,6 @@
 """Noun phrases of captions by token position, so that their words can be replaced, swapped and added.
 
-The word classes and tests at the top are shared with `scene_elements`, which parses whole clauses.
+The word classes and tests at the top are shared with `caption_chunks`, which parses whole clauses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from functools import cached_property
 
 from crossmatch.text.inflection import lemmatise
 from crossmatch.text.part_of_speech import NOUN_TAGS, VERB_TAGS, is_attributive, tag_texts
-from crossmatch.text.tokens import Token, TokenEdit, apply_edits, capitalise, indefinite_article, is_mostly_upper_case, uncapitalise
+from crossmatch.text.tokens_and_edits import (
+    Token,
+    TokenEdit,
+    apply_edits,
+    capitalise,
+    indefinite_article,
+    is_mostly_upper_case,
+    uncapitalise,
+)
 from crossmatch.text.wordnet import is_lemma
 
 ADJECTIVE_TAGS = frozenset({"JJ", "JJR", "JJS"})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from crossmatch.text.inflection import impossible_tags, inflect, is_uncountable, lemmatise, possible_tags
 from crossmatch.text.perceptron_tagger import load_perceptron
-from crossmatch.text.tokens import Token, is_word, tokenise
+from crossmatch.text.tokens_and_edits import Token, is_word, tokenise
 from crossmatch.text.wordnet import ACT, ATTRIBUTE, OBJECT_FILES, caption_sense, is_lemma, lemma_frequency
 
 TEXTS_PER_BATCH = 1 << 14  # limits memory, changes no tag

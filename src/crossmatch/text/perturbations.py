@@ -15,7 +15,7 @@ from crossmatch.data.errors import UsageError
 from crossmatch.text.negation import negate
 from crossmatch.text.part_of_speech import tag_texts
 from crossmatch.text.synonyms_and_hypernyms import WordSense, hypernym, replace_one_word, synonym
-from crossmatch.text.tokens import capitalise, replace_words, split_words, uncapitalise
+from crossmatch.text.tokens_and_edits import capitalise, replace_words, split_words, uncapitalise
 
 
 def random_bits(*key: str | int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Scene graphs of captions: objects, their attributes, and relations between them (anderson2016spice, sec. 3.1).
 
 A rule-based parser for captions, which are short, in the present tense, and mostly one noun phrase with dependents. It reads the
-elements of `scene_elements` once from left to right, so its time is linear in the number of words.
+elements of `caption_chunks` once from left to right, so its time is linear in the number of words.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from crossmatch.text.negation import INTRANSITIVE
-from crossmatch.text.part_of_speech import tag_all
-from crossmatch.text.scene_elements import (
+from crossmatch.text.caption_chunks import (
     PERSON,
     Connective,
     ObjectMention,
@@ -25,6 +23,8 @@ from crossmatch.text.scene_elements import (
     is_animate,
     parse_scene,
 )
+from crossmatch.text.negation import INTRANSITIVE
+from crossmatch.text.part_of_speech import tag_all
 from crossmatch.text.wordnet import caption_sense
 
 PARSER_NAME = "rules-1"  # part of signatures; change it when any output changes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossmatch.text.inflection import inflect, is_plural_noun, is_uncountable, lemmatise
 from crossmatch.text.part_of_speech import NOUN_TAGS, VERB_TAGS, is_attributive
-from crossmatch.text.tokens import Token, TokenEdit, apply_edits, capitalise, indefinite_article, is_mostly_upper_case
+from crossmatch.text.tokens_and_edits import Token, TokenEdit, apply_edits, capitalise, indefinite_article, is_mostly_upper_case
 from crossmatch.text.wordnet import CAPTION_SENSES, Synset, caption_sense, is_lemma, lemma_frequency, sense_frequency, verb_sense
 
 COMPOUND_TAGS = frozenset({"NN", "NNS", "JJ", "VBG", "VBN"})  # tags in compound nouns
@@ -219,7 +219,7 @@ def replace_one_word(
 def replace_word(text: str, tokens: Sequence[Token], word: WordSense, lemma: str) -> str:
     """The text with another lemma in the position of a word, inflected, capitalised and with the right article.
 
-    >>> from crossmatch.text.tokens import tokenise
+    >>> from crossmatch.text.tokens_and_edits import tokenise
     >>> text, (car,) = "A red car.", find_word_senses(["A", "red", "car"], ["DT", "JJ", "NN"])
     >>> replace_word(text, tokenise(text), car, "bus")
     'A red bus.'

@@ -38,6 +38,7 @@ class Training(Protocol):
     settings: TrainSettings
     keeps_last_epoch: bool  # keep the weights of the last epoch instead of the best
     initial_rng_state: Tensor | None  # torch's random state at the first step; by default that of the seed
+    zero_loss_hint: str  # why the loss of an epoch may be 0, and what to do; may be empty
 
     @property
     def net(self) -> nn.Module:
@@ -61,10 +62,6 @@ class Training(Protocol):
 
     def validate(self) -> dict[str, float]:
         """Measure the model; `SUM` decides which epoch is best, then `LIKELIHOOD`."""
-        ...
-
-    def zero_loss_hint(self) -> str:
-        """Explanation for an epoch whose loss was 0, or an empty text."""
         ...
 
 
@@ -159,8 +156,10 @@ def fit(
                 write_row(state.rows[-1])
                 loss_text = f"loss {state.rows[-1]['loss']:.4g}"
                 announce(f"epoch {state.epoch} of {settings.epochs} · {loss_text} · {state.describe()}", checkpoints.notify)
-                if state.rows[-1]["loss"] == 0 and (hint := training.zero_loss_hint()):
-                    announce(f"epoch {state.epoch}: the loss was 0, so nothing changed. {hint}", checkpoints.notify)
+                if state.rows[-1]["loss"] == 0 and training.zero_loss_hint:
+                    announce(
+                        f"epoch {state.epoch}: the loss was 0, so nothing changed. {training.zero_loss_hint}", checkpoints.notify
+                    )
         net.load_state_dict(state.weights)
         net.eval()
     require_finite(net, str(output))

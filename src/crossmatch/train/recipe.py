@@ -24,6 +24,7 @@ from crossmatch.train.objectives import OBJECTIVES
 
 TABLES = ("model", "features", "objective", "negatives", "train")
 DIORAMA = "diorama"
+BEGIN_PREFIX = "begin."  # of an override of the recipe that another begins with
 MAX_RATE = 1000.0  # of a learning rate, a weight decay or an epsilon: far beyond useful values, and within float32
 MAX_THREADS = 1024  # more than any machine has, so that a typing error is noticed
 # Defaults on the embedded world: all words are frequent, and validation takes little time.
@@ -132,6 +133,35 @@ class TrainingRecipe:
 SETTINGS: Mapping[str, type[NegativeSettings | TrainSettings]] = {"negatives": NegativeSettings, "train": TrainSettings}
 
 
+@dataclass(frozen=True)
+class Override:
+    """A change to one value of a recipe."""
+
+    table: str
+    key: str
+    value: Any
+    option: str  # of the command line, as the user wrote it, for error messages
+    stages_before: int = 0  # 0: changes the recipe itself; 1: the recipe that it begins with; …
+
+    @classmethod
+    def parse(cls, text: str) -> Override:
+        """Parse an argument of `--set`, such as `train.epochs=3` or `begin.train.epochs=3`."""
+        own_text, stages_before = text.strip(), 0
+        while own_text.startswith(BEGIN_PREFIX):
+            own_text, stages_before = own_text.removeprefix(BEGIN_PREFIX), stages_before + 1
+        assignment = parse_assignment(own_text)
+        if assignment is None or assignment[0] not in TABLES:
+            table = own_text.partition("=")[0].strip().partition(".")[0]
+            hint = "" if table in TABLES else f" {suggest_name(table, TABLES)}"
+            raise UsageError(f"--set {text}: expected TABLE.KEY=VALUE, such as --set train.epochs=3.{hint}")
+        return cls(*assignment, f"--set {text.strip()}", stages_before)
+
+
+def parse_overrides(overrides: Iterable[str | Override]) -> list[Override]:
+    """Parse those overrides that are texts."""
+    return [override if isinstance(override, Override) else Override.parse(override) for override in overrides]
+
+
 def recipes() -> dict[str, TrainingRecipe]:
     """Load the packaged recipes by name, with the published settings."""
     return {name: load_recipe(name, data="") for name in recipe_names()}
@@ -146,13 +176,13 @@ def recipe_names() -> list[str]:
     return packaged_names(_recipe_folder())
 
 
-def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] = ()) -> TrainingRecipe:
+def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str | Override] = ()) -> TrainingRecipe:
     """Load a recipe by name or file.
 
     Args:
         name: Name of a packaged recipe, or a .toml file.
         data: Kind of the training data; for "diorama" the tables `[diorama.*]` take precedence.
-        overrides: Changes such as "train.epochs=3", applied last.
+        overrides: Changes such as "train.epochs=3", applied last. Those of the recipe that it begins with do not count.
 
     >>> recipe = load_recipe("vse0", overrides=["train.epochs=3"])
     >>> recipe.family, recipe.train.epochs
@@ -168,15 +198,15 @@ def load_recipe(name: str | Path, data: str = DIORAMA, overrides: Iterable[str] 
         special = content.get(DIORAMA, {})
         for key in TABLES:
             tables[key] |= {**ON_DIORAMA.get(key, {}), **special.get(key, {})}
-    assignments = list(overrides)
-    for assignment in assignments:
-        _apply_override(tables, assignment)
+    own_overrides = [override for override in parse_overrides(overrides) if not override.stages_before]
+    for override in own_overrides:
+        _apply_override(tables, override)
     top = {key: value for key, value in content.items() if key not in (*TABLES, DIORAMA)}
     parsed: dict[str, Any] = dict(tables)
     for key, settings in SETTINGS.items():
         parsed[key] = settings(**validate_settings(tables[key], settings, f"{where}: [{key}]"))
-    for assignment in assignments:
-        _require_effect(assignment, parsed["negatives"].kind, declaration_name(name), data)
+    for override in own_overrides:
+        _require_effect(override, parsed["negatives"].kind, declaration_name(name), data)
     objective = tables["objective"].get("name")
     with_negatives = [name for name, entry in OBJECTIVES.items() if entry.uses_negatives]
     if parsed["negatives"].kind != "none" and objective not in with_negatives:
@@ -217,32 +247,25 @@ def _check_top_level(content: dict[str, Any], where: str) -> None:
     content["evaluated_by"] = check_type(content.get("evaluated_by", []), tuple[str, ...], f"{where} has evaluated_by")
 
 
-def _require_effect(assignment: str, kind: str, recipe: str, data: str) -> None:
+def _require_effect(override: Override, kind: str, recipe: str, data: str) -> None:
     """Refuse an override of hard negatives that would change nothing."""
-    table, _, name = assignment.partition("=")[0].strip().partition(".")
-    if table != "negatives" or name == "kind":
+    if override.table != "negatives" or override.key == "kind":
         return
     reason = ""
     if kind == "none":
         reason = f"the recipe {recipe} has no hard negatives; clip-hard-texts and clip-hard-pairs have some"
-    elif name == "noise" and kind != "pairs":
+    elif override.key == "noise" and kind != "pairs":
         reason = f"noise is the share of wrong negative images, and negatives.kind={kind} has no negative images; pairs has"
     elif data not in (DIORAMA, ""):
         reason = f"it applies to the edits of {DIORAMA}; the negatives of a {data} come from a file"
     if reason:
-        raise UsageError(f"--set {assignment.strip()}: it has no effect, because {reason}. Remove it.")
+        raise UsageError(f"{override.option}: it has no effect, because {reason}. Remove it.")
 
 
-def _apply_override(tables: dict[str, dict[str, Any]], text: str) -> None:
-    """Apply an override such as `train.epochs=3`."""
-    assignment = parse_assignment(text)
-    if assignment is None or assignment[0] not in tables:
-        table = text.partition("=")[0].strip().partition(".")[0]
-        hint = "" if table in tables else f" {suggest_name(table, TABLES)}"
-        raise UsageError(f"--set {text}: expected TABLE.KEY=VALUE, such as --set train.epochs=3.{hint}")
-    table, name, value = assignment
+def _apply_override(tables: dict[str, dict[str, Any]], override: Override) -> None:
+    table, key, value = override.table, override.key, override.value
     if table in SETTINGS:
-        value = validate_settings({name: value}, SETTINGS[table], f"--set {text}: [{table}]")[name]
-    elif name in tables[table]:
-        value = check_type(value, type(tables[table][name]), f"--set {text}: [{table}] has {name} = {format_value(value)}")
-    tables[table][name] = value
+        value = validate_settings({key: value}, SETTINGS[table], f"{override.option}: [{table}]")[key]
+    elif key in tables[table]:
+        value = check_type(value, type(tables[table][key]), f"{override.option}: [{table}] has {key} = {format_value(value)}")
+    tables[table][key] = value

@@ -15,8 +15,8 @@ from typing import Any
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.settings import suggest_name, validate_settings
 from crossmatch.data.skipped_items import UnusableItemError
-from crossmatch.models.zoo.inputs import Vocabulary
-from crossmatch.models.zoo.region_features import ExtractorSettings, PixelGrid
+from crossmatch.models.zoo.network_inputs import Vocabulary
+from crossmatch.models.zoo.region_extractors import ExtractorSettings, PixelGrid
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model
 from crossmatch.models.zoo_families import ZOO_FAMILIES
 from crossmatch.train.checkpoints import Checkpoints, TrainingIdentity, ignore_message, require_same_training
@@ -24,13 +24,12 @@ from crossmatch.train.data.negative_files import NegativeFile
 from crossmatch.train.data.sources import DataOptions, TrainingSource, check_data_options, open_source
 from crossmatch.train.data.training_set import TrainingSet, feature_dimensions
 from crossmatch.train.loop import CHECKPOINT_SECONDS, fit
-from crossmatch.train.objectives import OBJECTIVES, make_objective
+from crossmatch.train.objectives import make_objective, parse_objective
 from crossmatch.train.output_folder import explain_write_errors, lock_folder, remove_outputs, require_writable_folder
-from crossmatch.train.recipe import TrainingRecipe, load_recipe
+from crossmatch.train.recipe import Override, TrainingRecipe, load_recipe, parse_overrides
 from crossmatch.train.reproducibility import reproducible
 from crossmatch.train.validation import RETRIEVAL, choose_metric
 from crossmatch.train.warm_start import (
-    PREFIX,
     Stage,
     build_from_base,
     complete_recipe,
@@ -40,11 +39,10 @@ from crossmatch.train.warm_start import (
     recipe_hash,
     require_same_region_source,
     require_valid_chain,
-    split_overrides,
 )
 from crossmatch.train.zoo_training import ZooTraining
 
-EXTERNAL_PREFIXES = ("hf:", "open_clip:")  # models of other libraries, which `fine_tune` trains
+EXTERNAL_PREFIXES = ("hf:", "open_clip:")  # models of other libraries, which `fine_tune_clip` trains
 MAX_PIXELS = 1024  # of a side, or channels
 REGION_KINDS = ("regions", "pixels")  # kinds of [features] in a recipe; a file is named on the command line
 # Small models of the embedded world: their modules define the sizes, the data and the training.
@@ -58,7 +56,7 @@ def train_recipe(
     *,
     data: str = "diorama",
     options: DataOptions | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str | Override] = (),
     begin: Path | str | None = None,
     restart: bool = False,
     tensorboard: bool = False,
@@ -93,29 +91,27 @@ def train_recipe(
     >>> model.recipe["epochs"], model.recipe["model"]
     (1, {'dimensions': 256, 'width': 12})
     """
-    folder, data_kind, overrides = Path(output), data.partition(":")[0], list(overrides)
-    own_overrides, _ = split_overrides(overrides)
-    loaded = load_recipe(recipe, data_kind, own_overrides)
+    folder, data_kind, parsed = Path(output), data.partition(":")[0], parse_overrides(overrides)
+    loaded = load_recipe(recipe, data_kind, parsed)
     is_external = begin is not None and str(begin).startswith(EXTERNAL_PREFIXES)
-    if (
-        is_external and loaded.family != DETECTOR
-    ):  # a large network is trained as published; the settings of small networks on diorama do not apply
-        loaded = replace(load_recipe(recipe, "", own_overrides), negatives=loaded.negatives)
+    if is_external and loaded.family != DETECTOR:
+        # A large network is trained as published; the settings of small networks on diorama do not apply.
+        loaded = replace(load_recipe(recipe, "", parsed), negatives=loaded.negatives)
     require_valid_recipe(loaded)
     if loaded.family == DETECTOR:
         from crossmatch.train.synthetic_detector import train_detector_recipe
 
-        if tensorboard or len(own_overrides) < len(overrides):
+        if tensorboard or any(override.stages_before for override in parsed):
             option = "--tensorboard" if tensorboard else "--set begin.…"
             raise UsageError(f"{option} has no effect on the recipe {loaded.name}. Remove it.")
         model = None if begin is None else str(begin)
         return train_detector_recipe(loaded, model, folder, data, options or DataOptions(), restart, notify)
     require_valid_chain(loaded, data_kind)
-    _require_separate_begin(loaded, folder, begin, overrides)
+    _require_separate_begin(loaded, folder, begin, parsed)
     require_writable_folder(folder, restart)
     options = options or DataOptions()
     if is_external:
-        from crossmatch.train.fine_tune import fine_tune
+        from crossmatch.train.fine_tune_clip import fine_tune
 
         with _unusable_items_as_errors():
             return fine_tune(loaded, folder, str(begin), data=data, options=options, restart=restart, tensorboard=tensorboard,
@@ -123,7 +119,7 @@ def train_recipe(
     if loaded.family in SMALL_FAMILIES:
         _require_small_options(loaded, data, begin)
     check_data_options(data, options.for_recipe(loaded))
-    stages = plan_stages(loaded, folder, options, data_kind, overrides, None if begin is None else Path(begin).expanduser())
+    stages = plan_stages(loaded, folder, options, data_kind, parsed, None if begin is None else Path(begin).expanduser())
     with lock_folder(folder), _unusable_items_as_errors():
         for stage in stages[:-1]:
             require_valid_recipe(stage.recipe)
@@ -186,9 +182,9 @@ def _make_zoo_training(
     recipe: TrainingRecipe, source: TrainingSource, train: TrainingSet, validation: TrainingSet, base: Any | None
 ) -> ZooTraining:
     model = build_untrained_model(recipe, source, train, base)
-    options = dict(recipe.objective)
-    objective = make_objective(options.pop("name"), train, model.vocabulary)
-    return ZooTraining(model, objective, options, train, validation, recipe.train)
+    entry, options = parse_objective(recipe.objective, recipe.name)
+    objective = make_objective(entry, options, train, model.vocabulary)
+    return ZooTraining(model, objective, train, validation, recipe.train, zero_loss_hint=entry.zero_loss_hint)
 
 
 def build_untrained_model(recipe: TrainingRecipe, source: TrainingSource, train: TrainingSet, base: Any | None = None) -> Any:
@@ -230,7 +226,7 @@ def _build_from_scratch(recipe: TrainingRecipe, source: TrainingSource, train: T
 
 def _load_extractor_weights(model: Any, features: Mapping[str, Any]) -> None:
     """Give the region encoder the weights with which the training set was computed, and freeze it."""
-    from crossmatch.train.data.region_features import load_extractor
+    from crossmatch.train.data.region_feature_cache import load_extractor
 
     trained = load_extractor(ExtractorSettings(**{key: value for key, value in features.items() if key != "kind"})).net
     assert trained is not None
@@ -278,13 +274,7 @@ def require_valid_recipe(recipe: TrainingRecipe) -> None:
     config_class = families[recipe.family].config_class()
     sizes = validate_settings(recipe.model, config_class, f"{where}: [model]", without=("features", "words"))
     config_class(features=1, words=1, **sizes)  # checks that the sizes fit together
-    name = recipe.objective.get("name")
-    if not isinstance(name, str) or name not in OBJECTIVES:
-        raise UsageError(f"{where} has the unknown objective {name!r}. {suggest_name(str(name), OBJECTIVES)}")
-    entry = OBJECTIVES[name]
-    if recipe.family not in entry.families:
-        raise UsageError(f"{where} has the objective {name!r}, which works with {', '.join(entry.families)} only. Use another.")
-    validate_settings(recipe.objective, entry.options, f"{where}: [objective]")
+    parse_objective(recipe.objective, where, recipe.family)
     _require_valid_features(recipe.features, where)
 
 
@@ -303,22 +293,22 @@ def _require_valid_features(features: Mapping[str, Any], where: str) -> None:
             raise UsageError(f"{where}: [features] has {name} = {value!r}; expected a whole number from 1 to {MAX_PIXELS}.")
 
 
-def _require_separate_begin(recipe: TrainingRecipe, output: Path, begin: Path | str | None, overrides: Iterable[str]) -> None:
+def _require_separate_begin(recipe: TrainingRecipe, output: Path, begin: Path | str | None, overrides: Iterable[Override]) -> None:
     """Refuse to start from the output folder, and overrides of a stage that is not trained."""
     begin_folder = None if begin is None else _begin_folder(str(begin))
     if begin_folder is not None and begin_folder.resolve() == output.expanduser().resolve():
         raise UsageError(f"--begin {begin} is also the output folder. Choose another folder with -o.")
-    override = next((text for text in overrides if text.strip().startswith(PREFIX)), None)
+    override = next((override for override in overrides if override.stages_before), None)
     if override is not None and (begin is not None or not recipe.begins_with):
         reason = "that model is already trained" if begin is not None else f"the recipe {recipe.name} begins with none"
-        raise UsageError(f"--set {override} is for the model to begin with, but {reason}. Remove it.")
+        raise UsageError(f"{override.option} is for the model to begin with, but {reason}. Remove it.")
 
 
 def _begin_folder(begin: str) -> Path | None:
     """The folder of the model to start from, if it is in one."""
     if not begin.startswith(EXTERNAL_PREFIXES):
         return Path(begin).expanduser()
-    from crossmatch.train.external_clip import model_folder
+    from crossmatch.train.pretrained_clip import model_folder
 
     return model_folder(begin)
 
@@ -326,6 +316,6 @@ def _begin_folder(begin: str) -> Path | None:
 def _require_small_options(recipe: TrainingRecipe, data: str, begin: Path | str | None) -> None:
     """The small models are trained on the embedded world only, and from scratch."""
     if data != "diorama":
-        raise UsageError(f"--data {data}: the recipe {recipe.name} is trained on diorama only.")
+        raise UsageError(f"--data {data}: the recipe {recipe.name} is trained on diorama only. Remove --data.")
     if begin is not None:
         raise UsageError(f"--begin {begin}: the recipe {recipe.name} is always trained from scratch. Remove it.")

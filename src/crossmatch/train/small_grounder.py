@@ -14,9 +14,9 @@ from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.scores import Matrix
-from crossmatch.diorama.caption_grammar import describe
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.caption_writer import describe
 from crossmatch.diorama.object_kinds import KINDS
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.scenes import COLOURS, SETTINGS, TEXTURES, Scene
 from crossmatch.models.baselines.small_dual_encoder import PAD, UNKNOWN, build_vocabulary
 from crossmatch.models.baselines.small_grounder import (

@@ -23,7 +23,7 @@ from crossmatch.models.baselines.small_dual_encoder import (
 from crossmatch.train.checkpoints import DifferentTrainingError
 from crossmatch.train.data.sources import DataOptions, TrainingSource
 from crossmatch.train.output_folder import trained_family
-from crossmatch.train.recipe import TrainingRecipe, TrainSettings
+from crossmatch.train.recipe import Override, TrainingRecipe, TrainSettings
 from crossmatch.train.validation import sum_hits
 
 try:
@@ -62,8 +62,16 @@ def train_small_model(
     """
     from crossmatch.train.run_recipe import train_recipe
 
-    settings = {"train.images": images, "train.epochs": epochs, "train.seed": seed, "features.side": pixels}
-    overrides = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    overrides = [
+        Override(table, key, value, f"{argument}={value}")
+        for argument, table, key, value in (
+            ("images", "train", "images", images),
+            ("epochs", "train", "epochs", epochs),
+            ("seed", "train", "seed", seed),
+            ("pixels", "features", "side", pixels),
+        )
+        if value is not None
+    ]
     options = DataOptions(images=images, size=size)
     try:
         return train_recipe(recipe, folder, options=options, overrides=overrides)
@@ -114,6 +122,7 @@ class SmallTraining:
     loss_of_images: Callable[[Tensor], Tensor]  # from the numbers of the images of a batch
     measure: Callable[[], dict[str, float]]
     keeps_last_epoch: bool = False
+    zero_loss_hint: str = ""
     _order: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
 
     @property
@@ -131,9 +140,6 @@ class SmallTraining:
 
     def validate(self) -> dict[str, float]:
         return self.measure()
-
-    def zero_loss_hint(self) -> str:
-        return ""
 
 
 def hits_by_links(collection: Collection, scores: Embeddings | Matrix) -> dict[str, float]:

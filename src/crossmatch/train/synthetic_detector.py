@@ -20,7 +20,7 @@ from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.data.arrays import BoolArray, FloatArray
 from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
-from crossmatch.data.io.images import hash_image, load_image
+from crossmatch.data.io.image_loading import hash_image, load_image
 from crossmatch.data.io.progress import track
 from crossmatch.data.settings import validate_settings
 from crossmatch.data.trials import Trials
@@ -29,6 +29,7 @@ from crossmatch.diorama.trials import make_edit_trials, two_style_trials
 from crossmatch.diorama.world import Diorama
 from crossmatch.models import make_model
 from crossmatch.models.abilities import ImageEncoder
+from crossmatch.models.baselines.precomputed_synthetic_detector import is_type_correct
 from crossmatch.models.baselines.synthetic_detector import (
     EVEN_LOG_ODDS,
     FAMILY,
@@ -41,11 +42,10 @@ from crossmatch.models.baselines.synthetic_detector import (
     log_odds,
     require_embedder,
 )
-from crossmatch.models.baselines.synthetic_detector_outcomes import is_type_correct
 from crossmatch.models.cache import Cache, default_cache_folder
-from crossmatch.models.model_inputs import collect_items
+from crossmatch.models.distinct_items import collect_items
 from crossmatch.train.checkpoints import TrainingIdentity, ignore_message, require_same_training
-from crossmatch.train.data.region_features import hash_images
+from crossmatch.train.data.region_feature_cache import hash_images
 from crossmatch.train.data.sources import DataOptions, world_sizes
 from crossmatch.train.output_folder import explain_write_errors, lock_folder, remove_outputs, require_writable_folder, write_log
 from crossmatch.train.recipe import MAX_RATE, TrainingRecipe, TrainSettings

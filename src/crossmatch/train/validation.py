@@ -17,10 +17,11 @@ from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.data.arrays import IdArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists, Judgements
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.rank_counts import CandidateLists
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.metrics.metric_table import metric
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.network_inputs import Regions
 from crossmatch.ranking.ranks import Ranks
 from crossmatch.ranking.sweep import count_ranks
 from crossmatch.train.data.training_set import TrainingSet
@@ -64,7 +65,7 @@ def require_valid_validation_set(model: Any, validation: TrainingSet) -> None:
     images = len(np.unique(validation.links[:, 0]))
     if choose_metric(model, validation) is CAPTIONING and images < 2:
         raise CrossmatchError(
-            f"the validation set has {images} image with captions; a captioner is validated by CIDEr-D, which needs at least 2. Use "
+            f"The validation set has {images} image with captions; a captioner is validated by CIDEr-D, which needs at least 2. Use "
             "more: --validation FOLDER for a collection, dev_ims.npy and dev_caps.txt for precomp."
         )
 

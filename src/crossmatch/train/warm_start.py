@@ -13,16 +13,16 @@ from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.models import fine_tuned_name
-from crossmatch.models.zoo.region_features import ExtractorSettings, PixelGrid
+from crossmatch.models.zoo.region_extractors import ExtractorSettings, PixelGrid
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model
 from crossmatch.train.data.sources import DataOptions, TrainingSource
 from crossmatch.train.data.training_set import TrainingSet, feature_dimensions
-from crossmatch.train.recipe import TrainingRecipe, load_recipe
+from crossmatch.train.recipe import Override, TrainingRecipe, load_recipe
 
 STAGE_FOLDER = "begin"  # within a stage's folder: the folder of the stage before it
-PREFIX = "begin."  # of an override that applies to the stage before only
 # overrides that apply to all stages
-SHARED = ("model.", "features.", "train.seed=", "train.threads=", "train.images=", "train.fewest=", "train.validation=")
+SHARED_TABLES = ("model", "features")
+SHARED_TRAIN_KEYS = ("seed", "threads", "images", "fewest", "validation")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def plan_stages(
     folder: Path,
     options: DataOptions,
     data: str,
-    overrides: Iterable[str],
+    overrides: Iterable[Override],
     begin: Path | None = None,
 ) -> list[Stage]:
     """List the trainings that a recipe consists of, in the order in which they run.
@@ -52,26 +52,31 @@ def plan_stages(
     inherited = list(overrides)
     while stages[0].begin is None and stages[0].recipe.begins_with:
         later = stages[0]
-        base = load_base_recipe(later.recipe, data, inherited)
-        inherited = split_overrides(inherited)[1]
+        inherited = overrides_of_base(inherited)
+        base = load_recipe(later.recipe.begins_with, data, inherited)
         base_options = replace(later.options, negatives=None) if base.negatives.kind == "none" else later.options
         base_folder = later.folder / STAGE_FOLDER
         stages = [Stage(base, base_folder, base_options), replace(later, begin=base_folder), *stages[1:]]
     return stages
 
 
-def split_overrides(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split command-line overrides into those of a recipe itself, and those of the recipe that it begins with.
+def overrides_of_base(overrides: Iterable[Override]) -> list[Override]:
+    """The overrides that apply to the recipe that another begins with.
 
     Sizes, regions, data and seed apply to both; `begin.train.epochs=3` applies to the other recipe only.
 
-    >>> split_overrides(["train.epochs=2", "model.dimensions=64", "begin.train.epochs=3"])
-    (['train.epochs=2', 'model.dimensions=64'], ['model.dimensions=64', 'train.epochs=3'])
+    >>> from crossmatch.train.recipe import parse_overrides
+    >>> overrides = parse_overrides(["train.epochs=2", "model.dimensions=64", "begin.train.epochs=3"])
+    >>> [(override.key, override.value) for override in overrides_of_base(overrides)]
+    [('dimensions', 64), ('epochs', 3)]
     """
-    assignments = [text.strip() for text in overrides]
-    recipe_overrides = [text for text in assignments if not text.startswith(PREFIX)]
-    shared = [text for text in recipe_overrides if text.replace(" ", "").startswith(SHARED)]
-    return recipe_overrides, shared + [text.removeprefix(PREFIX) for text in assignments if text.startswith(PREFIX)]
+    shared, base_only = [], []
+    for override in overrides:
+        if override.stages_before:
+            base_only.append(replace(override, stages_before=override.stages_before - 1))
+        elif override.table in SHARED_TABLES or (override.table == "train" and override.key in SHARED_TRAIN_KEYS):
+            shared.append(override)
+    return shared + base_only
 
 
 def require_valid_chain(recipe: TrainingRecipe, data: str) -> None:
@@ -87,18 +92,6 @@ def require_valid_chain(recipe: TrainingRecipe, data: str) -> None:
         if current.name in names:
             raise UsageError(f"The recipe {recipe.name} begins with itself: {' <- '.join([*names, current.name])}.")
         names.append(current.name)
-
-
-def load_base_recipe(recipe: TrainingRecipe, data: str, overrides: Iterable[str]) -> TrainingRecipe:
-    """Load the recipe that another begins with, with its overrides. Errors quote an override as the user wrote it."""
-    assignments = list(overrides)
-    try:
-        return load_recipe(recipe.begins_with, data, split_overrides(split_overrides(assignments)[1])[0])
-    except UsageError as error:
-        message = str(error)
-        for text in (text.strip() for text in assignments if text.strip().startswith(PREFIX)):
-            message = message.replace(f"--set {text.removeprefix(PREFIX)}:", f"--set {text}:")
-        raise UsageError(message) from None
 
 
 def load_base_model(folder: Path, recipe: TrainingRecipe) -> Any:

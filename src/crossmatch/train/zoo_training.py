@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from crossmatch.data.errors import UsageError
-from crossmatch.data.settings import suggest_name
 from crossmatch.train.data.training_set import BatchRows, HardNegatives, TrainingBatch, TrainingSet
 from crossmatch.train.recipe import TrainSettings
 from crossmatch.train.validation import require_valid_validation_set, validate
 
 if TYPE_CHECKING:
     from crossmatch.train.objectives import Objective
-
-PROGRESS = "progress"  # option of every objective: the share of all steps that are done
 
 
 @dataclass(eq=False)
@@ -33,13 +29,13 @@ class ZooTraining:
 
     model: Any
     objective: Objective
-    options: Mapping[str, Any]
     data: TrainingSet
     validation: TrainingSet
     settings: TrainSettings
     measure: Callable[[Any, TrainingSet], dict[str, float]] | None = None  # default: `validation.validate`
     keeps_last_epoch: bool = False
     initial_rng_state: Tensor | None = None
+    zero_loss_hint: str = ""
     _texts: Any = field(default=None, init=False, repr=False)
     _rows: list[BatchRows] = field(default_factory=list, init=False, repr=False)
 
@@ -57,20 +53,15 @@ class ZooTraining:
         if is_fresh:
             self._require_other_captions()
             require_valid_validation_set(self.model, self.validation)
-            self._require_used_options()
 
     def begin_epoch(self, epoch: int) -> None:
         self._rows = self.data.batches(self.settings.batch, self.settings.seed, epoch)
 
     def loss(self, step: int, progress: float) -> Tensor:
-        batch = self.make_batch(self._rows[step])
-        return self.objective(self.model.match, batch, {**self.options, PROGRESS: progress})
+        return self.objective(self.model.match, self.make_batch(self._rows[step]), progress)
 
     def validate(self) -> dict[str, float]:
         return (self.measure or validate)(self.model, self.validation)
-
-    def zero_loss_hint(self) -> str:
-        return str(getattr(self.objective, "zero_loss_hint", ""))
 
     def batches(self, epoch: int) -> Iterator[TrainingBatch]:
         """All batches of an epoch."""
@@ -103,39 +94,8 @@ class ZooTraining:
                 "for images and captions, such as de-i2t, or other data."
             )
 
-    def _require_used_options(self) -> None:
-        """Refuse an option that the objective never reads: run it on a batch as at the first and at the last step."""
-        with torch.no_grad():
-            self.net.eval()
-            batch = next(self.batches(0))
-            used: set[str] = set()
-            for progress in (0.0, 1.0):
-                options = _RecordingOptions({**self.options, PROGRESS: progress})
-                self.objective(self.model.match, batch, options)
-                used |= options.used
-        unused = next((name for name in self.options if name not in used), None)
-        if unused is not None:
-            hint = suggest_name(unused, sorted(used - {PROGRESS}))
-            raise UsageError(f"[objective]: the option {unused!r} has no effect with the other settings. {hint}")
-
 
 def read_texts(model: Any, texts: Sequence[str]) -> Any:
     """All texts in the form that the network reads: its own (`read_all`), or word numbers."""
     read_all = getattr(model.match, "read_all", None)
     return read_all(list(texts)) if read_all is not None else model.vocabulary.encode(texts)
-
-
-class _RecordingOptions(UserDict[str, Any]):
-    """Options that record which of them were read."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        super().__init__(options)
-        self.used = set[str]()
-
-    def __contains__(self, name: object) -> bool:
-        self.used.add(str(name))
-        return super().__contains__(name)
-
-    def __getitem__(self, name: str) -> Any:
-        self.used.add(name)
-        return super().__getitem__(name)

@@ -8,7 +8,7 @@ import pytest
 
 from crossmatch.benchmarks import bivlc
 from crossmatch.benchmarks.bivlc import CATEGORIES, load
-from crossmatch.benchmarks.datasets.data_set_table import BIVLC, list_data_sets
+from crossmatch.benchmarks.datasets.dataset_table import BIVLC, list_data_sets
 from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.dataset_files import find_optional, require_file

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from crossmatch.benchmarks.formats.caption_files import find_images, read_candidates, read_ratings, read_references
+from crossmatch.benchmarks.formats.caption_scoring_files import find_images, read_candidates, read_ratings, read_references
 from crossmatch.data.errors import CrossmatchError, UsageError
 
 CAPTIONS = {"7": ["A dog.", "Two dogs, running."], "9": ["Ein Hund \U0001f415", "\u202bכלב\u202c"]}

@@ -7,7 +7,7 @@ import pytest
 
 from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.benchmarks.diorama_tasks import RANDOM_PER_QUERY, SIMILAR_PER_QUERY, SIS_POSITIVE, STS_POSITIVE, sample_pairs
-from crossmatch.diorama.similarity import caption_similarity, scene_similarity
+from crossmatch.diorama.graded_similarity import caption_similarity, scene_similarity
 from crossmatch.diorama.world import Diorama
 from crossmatch.evaluation.evaluate import evaluate
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from crossmatch.benchmarks import sugarcrepe
-from crossmatch.benchmarks.datasets.data_set_table import SUGARCREPE, list_data_sets
+from crossmatch.benchmarks.datasets.dataset_table import SUGARCREPE, list_data_sets
 from crossmatch.benchmarks.sugarcrepe import SUBSETS, load
 from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, UsageError

@@ -353,7 +353,7 @@ def test_encodings_of_spreadsheets_are_read(pets, encoding):
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(lambda text: text.strip())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(caption_rows=st.lists(st.tuples(st.sampled_from(sorted(COLOURS)), texts), min_size=1, max_size=8))
 def test_written_captions_are_read_back(pets, caption_rows):
     buffer = io.StringIO()

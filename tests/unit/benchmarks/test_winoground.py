@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from crossmatch.benchmarks.datasets.data_set_table import WINOGROUND as DATA_SET
-from crossmatch.benchmarks.datasets.data_set_table import list_data_sets
+from crossmatch.benchmarks.datasets.dataset_table import WINOGROUND as DATA_SET
+from crossmatch.benchmarks.datasets.dataset_table import list_data_sets
 from crossmatch.benchmarks.winoground import WINOGROUND, load
 from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError

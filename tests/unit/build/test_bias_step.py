@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crossmatch.build.pool_bias import (
+from crossmatch.build.pool_bias_report import bias_panel, bias_tables
+from crossmatch.build.pool_bias_step import (
     CandidateModel,
     analyse_pool,
     load_pool_direction,
@@ -18,12 +19,11 @@ from crossmatch.build.pool_bias import (
     sort_candidates,
     write_pool_bias,
 )
-from crossmatch.build.pool_bias_report import bias_panel, bias_tables
 from crossmatch.build.pooling import PoolOptions, build_pool
 from crossmatch.build.step_files import read_manifest, read_rows
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.metrics.subset_bias import score_subsets
+from crossmatch.metrics.pool_bias import score_subsets
 from crossmatch.report.pages import write_analysis
 
 DATA = Collection.from_captions({f"i{n}": [f"text {n} {k}" for k in range(2)] for n in range(8)})

@@ -24,7 +24,7 @@ from crossmatch.build.negatives.language_model_answers import fill_template, loa
 from crossmatch.build.step_files import read_manifest, read_rows
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.models.adapters.endpoint import MAX_RESPONSE, Endpoint, NoAnswerError, parse_completion
+from crossmatch.models.adapters.language_model_endpoint import MAX_RESPONSE, Endpoint, NoAnswerError, parse_completion
 from crossmatch.text.noun_phrases import tag_captions
 
 GOOD = {
@@ -312,18 +312,18 @@ def test_valid_answers_are_accepted(category: str) -> None:
         ("replace/obj", "Old: dog\nNew: cat\nNegative: A brown cat sleeps on a red chair.", MORE),
         ("replace/obj", "Old: dog\nNew: animal\nNegative: A brown animal sits on a red chair.", RELATED),
         ("replace/obj", "Old: dog\nNew: puppy\nNegative: A brown puppy sits on a red chair.", RELATED),
-        ("replace/obj", "Old: red\nNew: green\nNegative: A brown dog sits on a green chair.", "the changed words are no thing"),
-        ("replace/rel", "Old: dog\nNew: cat\nNegative: A brown cat sits on a red chair.", "the changed words are no relation"),
+        ("replace/obj", "Old: red\nNew: green\nNegative: A brown dog sits on a green chair.", "the changed words do not name a thing"),
+        ("replace/rel", "Old: dog\nNew: cat\nNegative: A brown cat sits on a red chair.", "the changed words do not name a relation"),
         ("replace/att", "Old: red\nNew: crimson\nNegative: A brown dog sits on a crimson chair.", RELATED),
         ("replace/obj", "Old: dog\nNew: cat\nNegative: Does a brown cat sit on a red chair?", "a question"),
         ("replace/obj", f"Old: dog\nNew: cat\nNegative: {'A brown cat sits. ' * 40}", "too long"),
         ("swap/obj", "First: dog\nSecond: chair\nNegative: A brown chair sits on a red puppy.", LOST),
         ("swap/obj", "First: dog\nSecond: chair\nNegative: A red chair sits on a brown dog.", MORE),
         ("swap/obj", "First: cat\nSecond: chair\nNegative: A brown chair sits on a red dog.", NOT_SWAPPED),
-        ("swap/att", "First: dog\nSecond: on\nNegative: A brown on sits dog a red chair.", "the changed words are no quality"),
+        ("swap/att", "First: dog\nSecond: on\nNegative: A brown on sits dog a red chair.", "the changed words do not name a quality"),
         ("swap/obj", "None", "the model saw nothing to change"),
         ("add/obj", "Added: a piano\nNegative: A brown dog on a red chair next to a piano.", MORE),
-        ("add/obj", "Added: the\nNegative: The a brown dog sits on a red chair.", "the changed words are no thing"),
+        ("add/obj", "Added: the\nNegative: The a brown dog sits on a red chair.", "the changed words do not name a thing"),
         ("add/att", f"Added: {'very ' * 6}big\nNegative: A {'very ' * 6}big brown dog sits on a red chair.", MUCH),
         ("add/obj", "x" * 100_000, "not the form that was asked for"),
         ("add/obj", "", "not the form that was asked for"),
@@ -413,7 +413,7 @@ def test_failures_are_recorded_and_the_step_continues(tmp_path: Path) -> None:
     assert manifest["finished"]
     assert manifest["rows"] == 4
     assert {key: n for key, n in manifest["counts"].items() if key.startswith("failed")} == {
-        "failed: answer is no json": 1,
+        "failed: answer is not JSON": 1,
         "failed: not the form that was asked for": 1,
         "failed: status 500": 1,
     }

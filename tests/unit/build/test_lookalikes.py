@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -20,7 +20,7 @@ from crossmatch.build.lookalikes import SKIPPED_FILE, LookalikeOptions, embed_im
 from crossmatch.build.step_files import ROWS, read_rows
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.models.baselines.text_vectors import AveragedWordVectors
+from crossmatch.models.baselines.text_encoders import AveragedWordVectors
 from crossmatch.study.design.data_source import Source, collection_of, source_of
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.item_files import read_items
@@ -44,7 +44,7 @@ def rows_of(collection: Collection, **options) -> list[dict]:
     with TemporaryDirectory() as folder:
         options = {"model": WordCounts(), "options": LookalikeOptions(captions=False)} | options
         find_lookalikes(collection, Path(folder) / "out", **options)
-        return read_rows(Path(folder) / "out", "mine")
+        return read_rows(Path(folder) / "out", "lookalikes")
 
 
 def by_comparing_all(collection: Collection) -> dict[str, tuple[str, float]]:
@@ -59,7 +59,6 @@ def by_comparing_all(collection: Collection) -> dict[str, tuple[str, float]]:
     return {a: min((-round(cosine[a, b], 9), b) for b in means if b != a)[::-1] for a in means}
 
 
-@settings(max_examples=60)
 @given(st.lists(texts, min_size=2, max_size=8))
 def test_each_image_is_paired_with_the_most_similar_other(captions):
     data = Collection.from_captions({f"image{n}": caption_texts for n, caption_texts in enumerate(captions)})
@@ -75,7 +74,6 @@ def test_each_image_is_paired_with_the_most_similar_other(captions):
         assert row["images"] == row["image_ids"] == [row["positive"], row["negative"]]
 
 
-@settings(max_examples=30)
 @given(st.lists(texts, min_size=2, max_size=7), st.randoms(use_true_random=False))
 def test_rows_do_not_depend_on_the_order_of_items(captions, random):
     data = Collection.from_captions({f"image{n}": caption_texts for n, caption_texts in enumerate(captions)})

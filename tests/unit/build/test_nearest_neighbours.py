@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.build import nearest_neighbours as module
@@ -77,7 +77,6 @@ search_options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
 @given(embeddings(("image",)), st.integers(1, 16), search_options)
 def test_nearest_images_equal_sorting_all_exact_scores(scores_of_model, k, options):
     assert ids_and_scores(scores_of_model, "i2i", find_neighbours(scores_of_model, "image", k, **options)) == by_sorting(
@@ -85,7 +84,6 @@ def test_nearest_images_equal_sorting_all_exact_scores(scores_of_model, k, optio
     )
 
 
-@settings(max_examples=150)
 @given(st.one_of(embeddings(), matrices()), st.integers(1, 16), search_options)
 def test_all_directions_equal_sorting_all_exact_scores(scores_of_model, k, options):
     top = find_top_candidates(scores_of_model, tuple(scores_of_model.directions), k, **options)

@@ -19,8 +19,8 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.scores import Embeddings, Matrix, Run
 from crossmatch.study.design.data_source import Source, collection_of, source_of
 from crossmatch.study.design.declaration import load_design
+from crossmatch.study.design.hit_packing import pack_hits
 from crossmatch.study.design.item_files import read_pool
-from crossmatch.study.design.new_study import pack_hits
 
 
 class PrecomputedModel:
@@ -88,7 +88,6 @@ def kinds_of(rows: list[dict]) -> dict[str, list[tuple[str, str]]]:
     return pairs_by_kind
 
 
-@settings(max_examples=60)
 @given(
     st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.integers(1, 7), st.integers(0, 9), st.integers(0, 99), st.booleans()
 )

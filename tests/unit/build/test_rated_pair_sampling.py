@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.benchmarks.coco import coco_collection as coco
 from crossmatch.build import rated_pair_sampling as module
-from crossmatch.build.grade_tables import mean_ratings, read_pair_ratings
 from crossmatch.build.rated_pair_sampling import ring_pairs, sample_sis, sample_sits, sample_sts
+from crossmatch.build.rating_files import mean_ratings, read_pair_ratings
 from crossmatch.build.step_files import ROWS, read_rows
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
@@ -72,7 +72,6 @@ def nearest_pairs(vectors: dict[str, np.ndarray], top: int) -> set[frozenset[str
 sizes = st.lists(st.integers(0, 6), min_size=2, max_size=8).filter(lambda sizes: sum(map(bool, sizes)) >= 2)
 
 
-@settings(max_examples=40)
 @given(sizes, st.integers(1, 6), st.integers(0, 5))
 def test_sts_pairs_captions_of_similar_images_and_of_one_image(sizes, top, seed):
     data, model = world(sizes, seed)
@@ -89,7 +88,6 @@ def test_sts_pairs_captions_of_similar_images_and_of_one_image(sizes, top, seed)
     assert all(len(set(row["caption_ids"])) == 2 for row in rows)
 
 
-@settings(max_examples=40)
 @given(sizes, st.integers(1, 6), st.integers(0, 5))
 def test_sis_pairs_images_with_similar_captions(sizes, top, seed):
     data, _ = world(sizes, seed)
@@ -114,7 +112,6 @@ def test_sis_pairs_images_with_similar_captions(sizes, top, seed):
     assert all(row["images"] == row["image_ids"] and row["images"][0] != row["images"][1] for row in rows)
 
 
-@settings(max_examples=25)
 @given(sizes, st.randoms(use_true_random=False))
 def test_rows_do_not_depend_on_the_order_of_items(sizes, random):
     data, model = world(sizes)
@@ -180,7 +177,6 @@ def by_ratings(data: Collection, captions, number: int) -> set[tuple[str, str]]:
     return set(chosen)
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 12), st.integers(0, 20))
 def test_sits_takes_the_highest_ratings_half_from_each_side(number, seed):
     data, _ = world([3, 4, 2, 5, 3])

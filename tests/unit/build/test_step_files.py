@@ -138,3 +138,9 @@ def test_manifest_records_library_versions(tmp_path: Path):
     manifest = write_step(tmp_path / "out", SPEC, squares)
     assert manifest["versions"]["numpy"] == np.__version__
     assert manifest == json.loads((tmp_path / "out" / MANIFEST).read_text())
+
+
+def test_folder_of_a_renamed_step_is_read_and_resumed(tmp_path):
+    write_step(tmp_path / "a", StepSpec("mine", {"collection": "x"}), lambda step: [{"id": "1"}])
+    assert read_rows(tmp_path / "a", "lookalikes") == [{"id": "1"}]
+    assert write_step(tmp_path / "a", StepSpec("lookalikes", {"collection": "x"}), lambda step: [{"id": "2"}])["rows"] == 1

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from crossmatch.captions import corpus as module
+from crossmatch.captions.caption_metric_table import CAPTION_METRICS, compute_metrics, format_option, parse_metric_names
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.metric_table import CAPTION_METRICS, compute_metrics, format_option, parse_metric_names
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.grounding import Grounding
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.captions.bleu import bleu
+from crossmatch.captions.caption_metric_table import CAPTION_METRICS, compute_metrics
 from crossmatch.captions.cider import cider, cider_d
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.metric_table import CAPTION_METRICS, compute_metrics
 from crossmatch.captions.rouge import lcs_lengths, rouge_l
 
 captions = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)

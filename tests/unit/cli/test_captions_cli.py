@@ -203,8 +203,12 @@ def test_agreement_with_own_ratings(crossmatch, tmp_path):
     [
         (("--judgements", "mine.csv"), 2, "--references FILE"),
         (("--judgements", "mine.csv", "--references", "refs.json", "-o", "a.png"), 2, "a.png should end in .html"),
-        (("--judgements", "absent.csv", "--references", "refs.json"), 1, "absent.csv: No such file"),
-        (("--judgements", "flickr9k"), 2, "Unknown study 'flickr9k'. Choose from: flickr8k-expert, composite, pascal-50s"),
+        (
+            ("--judgements", "absent.csv", "--references", "refs.json"),
+            1,
+            "--judgements absent.csv: there is no such file. Check the path.",
+        ),
+        (("--judgements", "flickr9k"), 2, "--judgements flickr9k: expected flickr8k-expert, composite, pascal-50s"),
         (("--judgements", ","), 2, "--judgements is empty"),
         (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "tau"), 2, "Unknown caption metric 'tau'"),
         (("--judgements", "mine.csv", "--references", "refs.json", "--metrics", "clip-score"), 2, "a model that embeds"),
@@ -235,6 +239,7 @@ def grounder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.torch
 def test_tiger_and_its_page_with_regions(crossmatch, tmp_path, grounder):
     from crossmatch.benchmarks import load_benchmark_data
 
@@ -279,6 +284,7 @@ def test_clip_score(crossmatch, tmp_path, monkeypatch):
     assert parsed["ref-clip-score+prefix="]["value"] == pytest.approx(2 * 2.5 / 3.5)
 
 
+@pytest.mark.torch
 def test_a_caption_is_explained(crossmatch, tmp_path, grounder):
     from crossmatch.benchmarks import load_benchmark_data
 

@@ -112,7 +112,7 @@ def test_compare_and_report_read_what_run_wrote(crossmatch, tmp_path):
         (("list", "tasks"), TASK),
         (("list", "models"), "precomputed:FILE"),
         (("list", "metrics"), "map@r"),
-        (("doctor",), __version__),
+        pytest.param(("doctor",), __version__, marks=pytest.mark.torch),
         (("--version",), __version__),
         (("--help",), "compare"),
         (("-h",), "compare"),
@@ -240,7 +240,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), WRONG, ids=[" ".join(w)[:70] or "nothing" for w, _, _ in WRONG])
+def wrong_case(arguments, code, message):
+    marks = [pytest.mark.torch] if arguments[:1] in (("demo",), ("train",)) else []
+    return pytest.param(arguments, code, message, id=" ".join(arguments)[:70] or "nothing", marks=marks)
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [wrong_case(*case) for case in WRONG])
 def test_wrong_usage_exits_with_2_and_one_line(crossmatch, tmp_path, arguments, code, message):
     actual_code, out, err = crossmatch(*arguments)
     assert (actual_code, out) == (code, "")

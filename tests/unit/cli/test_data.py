@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from crossmatch.benchmarks.datasets import data_set_table
+from crossmatch.benchmarks.datasets import dataset_table
 from crossmatch.cli import cli, main
 from crossmatch.cli.data import data
 from crossmatch.data.io.dataset_files import CountCheck, DataFile, DataFolder, DataSet
@@ -23,7 +23,7 @@ PETS = DataSet(
     "pets", "cats and dogs", "CC BY 4.0", "smith",
     (declare("pets/cats.csv", CATS), declare("pets/dogs.csv", DOGS), DataFile("pets/notes.txt", None, None, use="optional")),
     homepage="https://pets.example", tasks=("pet-search",), folders=(DataFolder("pets/images", "3 images", "https://pets.example/zip"),),
-    count_checks=(CountCheck("cats", 2, ("pets/cats.csv",), data_set_table.count_csv_rows),),
+    count_checks=(CountCheck("cats", 2, ("pets/cats.csv",), dataset_table.count_csv_rows),),
 )  # fmt: skip
 ZOO = DataSet(
     "zoo", "beasts", "CC BY-NC 4.0", "smith", (declare("zoo/lions.csv", CATS),), non_commercial=True, tasks=("zoo-search",)
@@ -35,7 +35,7 @@ def crossmatch(monkeypatch, capsys, tmp_path):
     """Call the command in this process with two small data sets: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CROSSMATCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(data_set_table, "BUILT_IN", (PETS, ZOO))
+    monkeypatch.setattr(dataset_table, "BUILT_IN", (PETS, ZOO))
     monkeypatch.setitem(cli.commands, "data", data)
 
     def call(*arguments):
@@ -179,7 +179,7 @@ def test_verify_fails_on_a_wrong_file_and_names_it(crossmatch, hand, tmp_path, c
 
 def test_verify_fails_on_a_count(crossmatch, hand, monkeypatch):
     crossmatch("get", "pets", "--from", hand)
-    monkeypatch.setattr(data_set_table, "BUILT_IN", (replace(PETS, count_checks=(replace(PETS.count_checks[0], expected=1_200),)),))
+    monkeypatch.setattr(dataset_table, "BUILT_IN", (replace(PETS, count_checks=(replace(PETS.count_checks[0], expected=1_200),)),))
     code, out, err = crossmatch("verify", "pets")
     assert code == 1
     assert "2 WRONG: expected 1,200" in out

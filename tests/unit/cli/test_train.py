@@ -192,6 +192,7 @@ def outside(*arguments, cwd):
     return subprocess.Popen([sys.executable, "-m", "crossmatch", *arguments], cwd=cwd, env=environment, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signals")
 def test_killed_training_resumes_to_the_same_weights(crossmatch, tmp_path, data):
     arguments = ("train", "vse++", "--data", data, "--epochs", "60", *SMALL)

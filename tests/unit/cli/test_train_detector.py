@@ -102,6 +102,7 @@ def test_ctrl_c_says_that_the_same_command_resumes(crossmatch, monkeypatch):
     assert (code, err.splitlines()[-1]) == (130, "crossmatch: stopped. Run the same command again to resume.")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signals")
 def test_killed_training_resumes_to_the_same_weights(crossmatch, tmp_path, monkeypatch):
     arguments = ("train", "detector", "--begin", "toy.py:Toy", *SMALL, "--set", "features.batch=4")

@@ -4,14 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.arrays import as_ids, find_positions
 from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval, data_hash
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.judgements import CandidateLists, Judgements
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.rank_counts import CandidateLists
 from crossmatch.data.trials import TrialChoices, Trials, TrialScores
 from crossmatch.ranking.ranks import Ranks, rank
 
@@ -179,7 +180,6 @@ def test_integer_bytes_and_text_ids_are_equal():
     st.lists(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=4), min_size=1, max_size=20, unique=True),
     st.randoms(),
 )
-@settings(max_examples=50)
 def test_positions_equal_a_linear_search(all_ids, random):
     ids = [random.choice(all_ids) for _ in range(10)]
     assert find_positions(np.array(ids), np.array(all_ids), "image", "here").tolist() == [all_ids.index(i) for i in ids]
@@ -223,7 +223,6 @@ def graded_matrices(draw):
 
 
 @given(graded_matrices(), st.randoms(use_true_random=False))
-@settings(max_examples=80)
 def test_candidate_lists_have_the_judged_candidates_of_every_query_with_a_positive(matrix, random):
     pairs = [(r, c) for r, c in np.ndindex(matrix.shape) if not np.isnan(matrix[r, c])]
     random.shuffle(pairs)

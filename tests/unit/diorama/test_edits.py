@@ -9,13 +9,13 @@ from itertools import permutations
 
 import pytest
 
-from crossmatch.diorama.caption_grammar import describe, word_captions
 from crossmatch.diorama.caption_meaning import Meaning, Phrase
+from crossmatch.diorama.caption_writer import describe, word_captions
+from crossmatch.diorama.edited_scenes import change_in_place, edited_scenes, groups_of, zone_of
 from crossmatch.diorama.edits import CAPTION_EDITS, CATEGORIES, IMAGE_EDITS, Edit, is_true_negative, is_true_of, realise_edit
-from crossmatch.diorama.layout import ZONE_WEIGHTS, all_relations, is_unambiguous, sample_scene
 from crossmatch.diorama.object_kinds import KIND, Noun
 from crossmatch.diorama.random_choices import Dice
-from crossmatch.diorama.scene_changes import change_in_place, edited_scenes, groups_of, zone_of
+from crossmatch.diorama.scene_sampling import ZONE_WEIGHTS, all_relations, is_unambiguous, sample_scene
 from crossmatch.diorama.scenes import SIZES, Scene
 from crossmatch.diorama.truth import truth
 from crossmatch.diorama.wording import RELATION_OF_WORDS, RELATION_WORDS, WordedPhrase, Wording, verbs_of

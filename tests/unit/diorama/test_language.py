@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.diorama.caption_grammar import SETTING_WORDS, describe
 from crossmatch.diorama.caption_meaning import SOME, SURROUNDINGS, Meaning, Phrase, disjoint, extension
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.caption_writer import SETTING_WORDS, describe
 from crossmatch.diorama.object_kinds import KIND, kinds_of
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.scenes import RELATIONS, Scene
 from crossmatch.diorama.wording import RELATION_WORDS, VERBS, choose_article, verbs_of
 from diorama_checks import assert_is_sentence

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.diorama.caption_grammar import word_captions
+from crossmatch.diorama.caption_writer import word_captions
 from crossmatch.diorama.quality_captions import CAPTION_LEVELS, QUALITY, quality_captions, reword, shuffle_words
 from crossmatch.diorama.random_choices import Dice
 from crossmatch.diorama.truth import truth

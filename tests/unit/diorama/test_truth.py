@@ -6,14 +6,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.diorama.caption_grammar import describe
 from crossmatch.diorama.caption_meaning import SOME, Caption, Meaning, Phrase, disjoint
-from crossmatch.diorama.layout import all_relations, sample_scene
+from crossmatch.diorama.caption_writer import describe
 from crossmatch.diorama.object_kinds import kinds_of
+from crossmatch.diorama.scene_sampling import all_relations, sample_scene
 from crossmatch.diorama.scenes import RELATIONS, Box, Scene, SceneObject
 from crossmatch.diorama.truth import truth
 
@@ -87,7 +87,6 @@ def meanings(draw: st.DrawFn) -> Meaning:
     return Meaning(tuple(phrases), tuple(relations), draw(st.sampled_from((None, None, "beach", "indoors", "outdoors"))))
 
 
-@settings(max_examples=150)
 @given(st.lists(any_scenes(), min_size=1, max_size=6), st.lists(meanings(), min_size=1, max_size=25))
 def test_truth_equals_the_definition(scenes: list[Scene], all_meanings: list[Meaning]) -> None:
     expected = [[truth_by_definition(scene, meaning) for meaning in all_meanings] for scene in scenes]

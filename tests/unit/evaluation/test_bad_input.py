@@ -18,7 +18,7 @@ from crossmatch.cli import main
 from crossmatch.data.benchmark import Benchmark, Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.io.images import UnreadableImageError
+from crossmatch.data.io.image_loading import UnreadableImageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.result import load_result, save_result
 from crossmatch.data.skipped_items import SkippedItem

@@ -215,7 +215,7 @@ def aligned(source):
 
 @pytest.mark.parametrize("tile", [1, 7, 40])
 def test_tile_size_does_not_matter(monkeypatch, tile):
-    import crossmatch.evaluation.shapes as shapes
+    import crossmatch.evaluation.data_shapes as shapes
     from crossmatch.ranking.sweep import sweep
 
     expected = rows(evaluate(some_embeddings(), own(RETRIEVAL), samples=20))

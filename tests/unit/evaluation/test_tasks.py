@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import crossmatch.evaluation.shapes as shapes
+import crossmatch.evaluation.data_shapes as shapes
 from crossmatch.data.benchmark import Benchmark, Retrieval, data_hash
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.plausible_matches import PlausibleMatches
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.result import load_result, save_result
 from crossmatch.data.scores import Embeddings
-from crossmatch.data.similarity import Similarity
 from crossmatch.evaluation.evaluate import evaluate, evaluate_all
 from crossmatch.evaluation.summarise import summarise
 from crossmatch.metrics.metric_table import metric

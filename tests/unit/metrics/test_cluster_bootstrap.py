@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from crossmatch.metrics.cluster_bootstrap import (
-    ClusterBootstrap,
-    compare_clusters,
-    compare_replicates,
-    holm_correction,
-    replicate_means,
-)
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, replicate_means
+from crossmatch.metrics.paired_tests import compare_clusters, compare_replicates, holm_correction
 
 
 def drawn(gap: np.ndarray, samples: int = 1000, seed: int = 0) -> np.ndarray:

@@ -22,6 +22,7 @@ def simulate(rng: np.random.Generator, images: int) -> tuple[FloatArray, FloatAr
     return human.ravel(), strong[of], weak[of], image[of]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "trials"), [(5, 300), (10, 300), (20, 300), (40, 200)])
 def test_intervals_have_their_coverage_for_few_images(images: int, trials: int) -> None:
     """At least 90 % of the intervals of two correlations and of their difference, within three standard errors."""

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from crossmatch.data.trial_outcomes import Outcomes
+from crossmatch.metrics.forced_choice import i2t_choice, tneg2i
 from crossmatch.metrics.paired_tests import mcnemar_test, paired_difference, sign_flip_test
 from crossmatch.metrics.proportions import (
     choice_proportions,
@@ -215,7 +216,7 @@ def test_macro_difference_is_the_mean_over_folds():
 def test_choice_proportions_equal_the_metrics_by_group():
     rng = np.random.default_rng(3)
     scores, group = rng.integers(0, 5, (300, 2, 2)).astype(float), rng.integers(0, 3, 300)
-    for g, result in enumerate(choice_proportions(Outcomes.from_scores(scores), ("i2t", "tneg2i"), group, 3)):
+    for g, result in enumerate(choice_proportions(Outcomes.from_scores(scores), {"i2t": i2t_choice, "tneg2i": tneg2i}, group, 3)):
         own_scores = scores[group == g]
         is_right = (own_scores[:, 0, 0] > own_scores[:, 1, 0]) & (own_scores[:, 1, 1] > own_scores[:, 0, 1])
         assert result["i2t"].value == pytest.approx(is_right.mean())

@@ -10,7 +10,7 @@ from crossmatch.data.judgements import Judgements
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate
-from crossmatch.evaluation.score import get_trial_scores, score_collection
+from crossmatch.evaluation.model_scores import get_trial_scores, score_collection
 from crossmatch.models import make_model
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.baselines.random_and_oracle import Oracle, RandomScorer

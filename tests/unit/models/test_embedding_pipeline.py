@@ -10,9 +10,9 @@ from PIL import Image
 from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.io.images import UnreadableImageError
+from crossmatch.data.io.image_loading import UnreadableImageError
 from crossmatch.data.judgements import Judgements
-from crossmatch.evaluation.score import score_collection
+from crossmatch.evaluation.model_scores import score_collection
 from crossmatch.models.embedding_pipeline import default_workers, embed_images_of, embed_texts_of, find_unreadable_images, prefetch
 
 SIDE = 24

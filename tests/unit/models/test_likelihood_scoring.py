@@ -7,10 +7,10 @@ import pytest
 
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.reproducible_draws import draw_presentation_order
+from crossmatch.data.hashed_random_numbers import draw_presentation_order
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate
-from crossmatch.evaluation.score import get_trial_scores
+from crossmatch.evaluation.model_scores import get_trial_scores
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.cache import Cache
 from crossmatch.models.likelihood_scoring import LikelihoodScorer

@@ -7,11 +7,11 @@ import pytest
 
 from crossmatch.data.collection import SIDES
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists, Judgements
+from crossmatch.data.judgements import Judgements
 from crossmatch.data.plausible_matches import PlausibleMatches
+from crossmatch.data.rank_counts import CandidateLists, RankRequest
 from crossmatch.data.scores import Embeddings, Matrix
-from crossmatch.ranking.counts_at_k import CutoffRequest
-from crossmatch.ranking.sweep import RankRequest, count_ranks, sweep
+from crossmatch.ranking.sweep import count_ranks, sweep
 
 COMPILED = [False, True]
 
@@ -135,7 +135,7 @@ def test_cutoff_counts_equal_sorting(direction, compiled, kind):
     matches, image_labels, caption_labels = plausible(rng)
     folds = (rng.permutation(np.arange(23) % 2), rng.permutation(np.arange(61) % 2))  # of another task, which stirs the items
     other_task = CandidateLists(np.array([3]), np.array([0, 1]), np.flatnonzero(folds[1] == folds[0][3])[:1], np.ones(1), folds)
-    requests = {"folds": RankRequest("i2t", other_task), "cutoffs": CutoffRequest.from_plausible_matches(matches, direction)}
+    requests = {"folds": RankRequest("i2t", other_task), "cutoffs": matches.request(direction)}
     counts = sweep(scores, requests, compiled=compiled, tile=200)["cutoffs"]
     matrix = scores.values.astype(float) if kind == "matrix" else full(scores, "i2t")
     distance = (image_labels[:, None] != caption_labels[None]).sum(axis=2)
@@ -163,7 +163,7 @@ def test_tie_policy_equals_all_orders_of_tied_candidates(ties):
 
     from crossmatch.data.rank_counts import CountsAtK
 
-    counts = CountsAtK(*(np.array([[[n]]]) for n in (3, 1, 4, 1, 2)), np.array([[3]]), np.array([9])).break_ties(ties)
+    counts = CountsAtK(*(np.array([[[n]]]) for n in (3, 1, 4, 1, 2)), np.array([[3]]), np.array([9]), (0,)).break_ties(ties)
     outcomes = [1 + sum(order[:2]) for order in permutations([1, 1, 0, 0])]
     assert counts.positives_in_top_k[0, 0, 0] == {"expected": np.mean, "pessimistic": min, "optimistic": max}[ties](outcomes)
     assert counts.is_tied.tolist() == [1.0]
@@ -176,7 +176,7 @@ def test_nearly_equal_scores_are_ranked_exactly():
     sides = [(base + 1e-6 * rng.standard_normal((n, 300))).astype(np.float32) for n in (23, 61)]
     scores = Embeddings(np.arange(23), sides[0], np.arange(61), sides[1])
     matches, *_ = plausible(rng)
-    request = CutoffRequest.from_plausible_matches(matches, "i2t")
+    request = matches.request("i2t")
     a, b = (sweep(scores, {"x": request}, compiled=c)["x"] for c in COMPILED)
     exact = full(scores, "i2t")
     for n, q in enumerate(request.query):
@@ -193,9 +193,10 @@ def test_nearly_equal_scores_are_ranked_exactly():
 def test_cutoffs_of_extreme_scores(values, compiled):
     sets = np.array([[True], [False]])
     matches = PlausibleMatches("x", [0], [0, 0, 1, 1, 1, 1], sets, zetas=(0,), caps=(0, 1))
-    request = CutoffRequest.from_plausible_matches(matches, "i2t")
+    request = matches.request("i2t")
     counts = sweep(Matrix(["i"], list("abcdef"), values), {"x": request}, compiled=compiled)["x"]
     assert counts.positives_in_top_k[:, 0, 0].tolist() == [2, 1]
+    assert counts.caps == matches.caps
 
 
 def test_integers_beyond_float_precision_are_an_error():

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import CandidateLists
+from crossmatch.data.rank_counts import CandidateLists, RankRequest
 from crossmatch.data.scores import Embeddings, Matrix, exact_dot
-from crossmatch.ranking.sweep import RankRequest, count_ranks, sweep
+from crossmatch.ranking.sweep import count_ranks, sweep
 
 PATHS = pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "numba"])
 
@@ -122,7 +122,6 @@ def test_dot_products_of_any_magnitude(compiled, scale):
 
 
 @PATHS
-@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_of_items_does_not_matter(compiled, seed):
     rng = np.random.default_rng(seed)
@@ -140,7 +139,6 @@ def test_order_of_items_does_not_matter(compiled, seed):
 
 
 @given(d=st.integers(1, 40), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
 def test_compiled_dot_product_equals_numpy_bit_for_bit(d, seed):
     from crossmatch.ranking import rank_count_kernels
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.scores import Embeddings, Matrix, Run
-from crossmatch.ranking import float64_counts
+from crossmatch.ranking import counts_without_numba
 from crossmatch.ranking.ranks_in_run import count_ranks_in_run
 from crossmatch.ranking.sweep import count_ranks
 from crossmatch.ranking.top_lists import iterate_rankings
@@ -86,15 +86,14 @@ def test_run_file_equals_sorting(tmp_path, scores, direction, depth):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 9), st.sampled_from(list(SIDES)), st.integers(1, 20))
-@settings(max_examples=60)
 def test_rankings_are_not_cut_through_a_tie(seed, levels, depth, direction, block):
     scores = embeddings(seed, levels)
-    before = float64_counts.BLOCK
+    before = counts_without_numba.BLOCK
     try:
-        float64_counts.BLOCK = block
+        counts_without_numba.BLOCK = block
         rankings = {q: (items, values) for q, items, values in iterate_rankings(scores, COLLECTION, direction, depth)}
     finally:
-        float64_counts.BLOCK = before
+        counts_without_numba.BLOCK = before
     slow = by_sorting(scores, direction, depth)
     item_ids = COLLECTION.ids(SIDES[direction][1])
     assert [list(zip(v.tolist(), item_ids[i].tolist(), strict=True)) for i, v in rankings.values()] == list(slow.values())
@@ -157,7 +156,6 @@ def test_ranks_from_a_complete_run_equal_those_from_scores(tmp_path, direction):
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=CAPTIONS, max_size=CAPTIONS))
-@settings(max_examples=50)
 def test_scores_are_restored_exactly(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("run") / "a.trec"
     scores = Matrix(["i"], COLLECTION.caption_ids, np.array([values]))
@@ -243,7 +241,6 @@ def test_qrels_restore_judgements(tmp_path, kind, direction):
     st.sampled_from([1, 2, 3, 5, 7, 10, 30, 100, 360, 1000]),
     st.sampled_from(list(SIDES)),
 )
-@settings(max_examples=80)
 def test_fractional_grades_are_restored_exactly(tmp_path_factory, numerators, unit, direction):
     judged = make_judgements(direction, [*(n / unit for n in numerators), 1000.0])
     path = tmp_path_factory.mktemp("qrels") / "q.txt"
@@ -253,7 +250,6 @@ def test_fractional_grades_are_restored_exactly(tmp_path_factory, numerators, un
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=20))
-@settings(max_examples=50)
 def test_grades_written_as_given_are_restored_exactly(tmp_path_factory, grades):
     judged = make_judgements("t2i", [*grades, 1.0])
     path = tmp_path_factory.mktemp("qrels") / "q.txt"

@@ -15,7 +15,8 @@ from crossmatch.data.result import load_result, save_result
 from crossmatch.data.trials import Trials, TrialScores
 from crossmatch.evaluation.controls import evaluate_gate
 from crossmatch.evaluation.evaluate import evaluate
-from crossmatch.metrics.cluster_bootstrap import holm_correction
+from crossmatch.evaluation.plan import load_task
+from crossmatch.metrics.paired_tests import holm_correction
 from crossmatch.report.comparison import compare
 from crossmatch.report.html_report import write_report
 from crossmatch.report.query_variants import (
@@ -28,7 +29,7 @@ from crossmatch.report.query_variants import (
     predicted_images,
 )
 from crossmatch.report.tables import format_table, result_tables
-from crossmatch.report.trust_gate import check_gate_results, gate_tables
+from crossmatch.report.trust_gate_table import check_gate_results, gate_tables
 
 N = 240
 KINDS = ["replace/obj", "replace/att", "swap/att"]
@@ -179,7 +180,7 @@ def test_caption_choices_are_compared_on_common_trials():
 def test_variant_without_base_has_its_own_table():
     base = np.tile([1.0, 0.0], (N, 1))
     longest = bison_result(base, caption="longest")
-    assert main_results([longest, *evaluate_gate([BIVLC], data=[TRIALS])]) == [longest]
+    assert main_results([longest, *evaluate_gate([load_task(BIVLC)])]) == [longest]
     assert main_results([longest, bison_result(base)]) != [longest, bison_result(base)]
     assert len(main_results([longest, bison_result(base)])) == 1
 
@@ -188,7 +189,7 @@ def test_variant_without_base_has_its_own_table():
 
 
 def test_gate_fails_if_a_random_scorer_wins_too_often():
-    sound = evaluate_gate([BIVLC], data=[TRIALS])
+    sound = evaluate_gate([load_task(BIVLC)])
     assert all(v.passed for v in check_gate_results(sound))
     (table,) = gate_tables(sound)
     assert [row[-1] for row in table.rows] == ["passes"] * 5
@@ -209,7 +210,7 @@ def test_page_shows_alterations_and_gate(tmp_path, weak_and_strong):
         *weak_and_strong,
         bison_result(base),
         bison_result(base[:, ::-1], alter="permutation"),
-        *evaluate_gate([BIVLC], data=[TRIALS]),
+        *evaluate_gate([load_task(BIVLC)]),
     ]
     page = write_report(results, tmp_path / "r.html").read_text()
     assert "predictions changed, percent" in page

@@ -15,8 +15,8 @@ from crossmatch.study.database.campaign import open_campaign
 from crossmatch.study.database.schema import member, person
 from crossmatch.study.database.verification import verify
 from crossmatch.study.web.security import BROWSER_COOKIE, COOKIE
-from study_lab import Clock, a_study, answers_to, hit_of, in_parallel, link_of, someone
-from study_web import Browser, site_of
+from study_lab import Clock, add_annotator, add_small_study, answers_to, hit_of, in_parallel, link_of
+from study_web import Browser, open_browser
 
 
 def everybody(campaign):
@@ -35,19 +35,19 @@ def agreed(browser, link, name="", query=""):
 
 @pytest.mark.parametrize(("name", "query"), [("anna", ""), ("", "?PROLIFIC_PID=5f0c"), ("", "")])
 def test_repeated_join_form_is_accepted(campaign, name, query):
-    link, browser = link_of(campaign, a_study(campaign)), site_of(campaign)
+    link, browser = link_of(campaign, add_small_study(campaign)), open_browser(campaign)
     assert agreed(browser, link, name, query).status_code == 303
     browser.http.cookies.delete(COOKIE)  # it never arrived
     again = agreed(browser, link, name, query)
     assert (again.status_code, again.headers["location"]) == (303, "/s/eccv-hit")
     assert len(everybody(campaign)) == 1
-    assert browser._known().claim()["items"]
+    assert browser.read_csrf().claim()["items"]
     assert verify(campaign)[0].events == 3  # it began, one person agreed, and claimed
 
 
 def test_name_alone_gives_no_access_from_another_browser(campaign):
-    study = a_study(campaign)
-    first = site_of(campaign)
+    study = add_small_study(campaign)
+    first = open_browser(campaign)
     agreed(first, link_of(campaign, study), "anna")
     for entry in ("", "0" * 32, "x", first.http.cookies[BROWSER_COOKIE][:-1]):
         other = Browser(first.app)
@@ -58,22 +58,22 @@ def test_name_alone_gives_no_access_from_another_browser(campaign):
 
 
 def test_concurrent_joins_from_one_browser_are_one_person(campaign):
-    link = link_of(campaign, a_study(campaign))
+    link = link_of(campaign, add_small_study(campaign))
     outcomes = in_parallel([lambda: people.join_study(campaign, link, "anna", "e" * 32)[1].id] * 6)
     assert len(set(outcomes)) == 1
     assert everybody(campaign) == ["anna"]
 
 
 def test_two_people_can_join_from_one_browser(small):
-    link, browser = link_of(small, a_study(small)), site_of(small)
+    link, browser = link_of(small, add_small_study(small)), open_browser(small)
     for name in ("anna", "ben"):
         assert agreed(browser, link, query=f"?PROLIFIC_PID={name}").status_code == 303
     assert everybody(small) == ["anna", "ben"]
 
 
 def test_interrupted_join_can_be_completed_in_a_closed_study(small):
-    study = a_study(small)
-    link, browser = link_of(small, study), site_of(small)
+    study = add_small_study(small)
+    link, browser = link_of(small, study), open_browser(small)
     browser.get(f"/join/{link}")
     people.join_study(small, link, "anna", browser.http.cookies[BROWSER_COOKIE])  # and then the service was killed
     set_open(small, study, False)
@@ -92,8 +92,8 @@ def pages(browser, name):
 
 
 def test_people_see_only_joined_studies(small):
-    first, _ = a_study(small, name="first"), a_study(small, name="second")
-    anna = site_of(small).join(small, first, "anna")
+    first, _ = add_small_study(small, name="first"), add_small_study(small, name="second")
+    anna = open_browser(small).join(small, first, "anna")
     assert "/s/first" in anna.get("/").text
     assert "/s/second" not in anna.get("/").text
     assert pages(anna, "second") == [404] * 5 == pages(anna, "nosuch")
@@ -103,8 +103,8 @@ def test_people_see_only_joined_studies(small):
 
 def test_people_see_the_studies_that_they_were_invited_to(small):
     for name in ("first", "second", "third"):
-        a_study(small, name=name)
-    app = site_of(small).app
+        add_small_study(small, name=name)
+    app = open_browser(small).app
     for name, studies in (("anna", ["second"]), ("ben", None)):
         browser = Browser(app)
         browser.post(f"/enter/{people.invite(small, name, studies=studies)}", {})
@@ -118,21 +118,21 @@ def test_people_see_the_studies_that_they_were_invited_to(small):
 
 
 def test_known_person_joins_another_study_by_its_link(small):
-    first, second = a_study(small, name="first"), a_study(small, name="second")
-    anna = site_of(small).join(small, first, "anna")
+    first, second = add_small_study(small, name="first"), add_small_study(small, name="second")
+    anna = open_browser(small).join(small, first, "anna")
     link = link_of(small, second)
     page = anna.get(f"/join/{link}")
     assert "You take part as <strong>anna</strong>" in page.text
     assert anna.post(f"/join/{link}", {}, headers={"origin": "http://evil.example"}).status_code == 403
-    assert anna.ask("POST", f"/join/{link}", data={"csrf": "0" * 32}).status_code == 403
+    assert anna.request("POST", f"/join/{link}", data={"csrf": "0" * 32}).status_code == 403
     assert anna.post(f"/join/{link}", {}).headers["location"] == "/s/second"
     assert anna.claim("second")["items"]
     assert everybody(small) == ["anna"]
 
 
 def test_invited_person_must_still_consent(small):
-    a_study(small)
-    anna = site_of(small).enter(small, "anna")
+    add_small_study(small)
+    anna = open_browser(small).enter(small, "anna")
     assert "Agree and start" in anna.get("/s/eccv-hit").text
     assert anna.api("POST", "/s/eccv-hit/claim", {}).json()["why"] == "agree"
     anna.post("/s/eccv-hit/agree", {})
@@ -140,12 +140,12 @@ def test_invited_person_must_still_consent(small):
     verify(small)
 
 
-# Pauses, and a study that is closed meanwhile
+# Pauses, and a study that is closed in the meantime
 
 
 def test_paused_work_can_be_continued(small):
-    study = a_study(small)
-    anna = site_of(small).join(small, study, "anna")
+    study = add_small_study(small)
+    anna = open_browser(small).join(small, study, "anna")
     assert ">Start<" in anna.get("/s/eccv-hit").text
     anna.claim()
     page = anna.get("/s/eccv-hit").text
@@ -154,8 +154,8 @@ def test_paused_work_can_be_continued(small):
 
 
 def test_held_hit_of_a_closed_study_can_be_finished(small):
-    study = a_study(small, items=9)
-    anna = site_of(small).join(small, study, "anna")
+    study = add_small_study(small, items=9)
+    anna = open_browser(small).join(small, study, "anna")
     ben = Browser(anna.app).join(small, study, "ben")
     hit = anna.claim()
     set_open(small, study, False)
@@ -173,7 +173,7 @@ def test_held_hit_of_a_closed_study_can_be_finished(small):
 
 
 def test_draft_response_contains_the_lease_end(small, clock):
-    anna = site_of(small).join(small, a_study(small), "anna")
+    anna = open_browser(small).join(small, add_small_study(small), "anna")
     hit = anna.claim()
     clock.wait(30)
     body = anna.api("PUT", f"/h/{hit['claim']}/draft", {"number": 1, "answers": []}).json()
@@ -185,8 +185,8 @@ def test_draft_response_contains_the_lease_end(small, clock):
 
 
 def test_undo_button_works_until_reassignment(small):
-    study = a_study(small, items=3)
-    anna = site_of(small).join(small, study, "anna")
+    study = add_small_study(small, items=3)
+    anna = open_browser(small).join(small, study, "anna")
     hit = anna.claim()
     anna.submit(hit)
     boss = Browser(anna.app).enter(small, "boss", "owner")
@@ -201,13 +201,13 @@ def test_undo_button_works_until_reassignment(small):
     Browser(anna.app).join(small, study, "ben").claim()
     answer = boss.post(f"{where}/review", {"verdict": "undo", "was": "reject"})
     assert answer.status_code == 409
-    assert "gone to another person meanwhile" in answer.text
+    assert "gone to another person in the meantime" in answer.text
     verify(small)
 
 
 def test_reviewer_cannot_review_their_own_hit_on_the_page(small):
-    a_study(small, "recipe.people=2", items=3, golden=1)
-    rita = site_of(small).enter(small, "rita", "reviewer")
+    add_small_study(small, "recipe.people=2", items=3, gold_per_kind=1)
+    rita = open_browser(small).enter(small, "rita", "reviewer")
     rita.post("/s/eccv-hit/agree", {})
     hit = rita.claim()
     rita.submit(hit, [{"match": "no"} for _ in hit["items"]])
@@ -273,14 +273,14 @@ def test_an_owner_who_is_invited_again_has_one_link(campaign):
 
 def test_owner_name_cannot_be_joined(small):
     with pytest.raises(CrossmatchError, match="name is already taken"):
-        people.join_study(small, link_of(small, a_study(small)), people.OWNER)
+        people.join_study(small, link_of(small, add_small_study(small)), people.OWNER)
     assert people.owner_token(small)
 
 
 def test_reopened_expired_hit_has_a_new_lease(campaign, clock):
     """Who returns after the lease has the HIT anew, if nobody wanted it."""
-    study = a_study(campaign, items=3)
-    anna = someone(campaign, study)
+    study = add_small_study(campaign, items=3)
+    anna = add_annotator(campaign, study)
     mine = claim_hit(campaign, study, anna)
     clock.wait(10_000)
     assert claim_hit(campaign, study, anna) == mine

@@ -16,8 +16,8 @@ from crossmatch.study.assignment import people
 from crossmatch.study.database.verification import verify
 from crossmatch.study.web.app import ROUTES
 from crossmatch.study.web.security import RateLimit
-from study_lab import GOLDEN, Clock, a_study, careless, database_of, link_of, new_campaign
-from study_web import Browser, answers_by_caption, site_of
+from study_lab import WITH_GOLD, Clock, add_small_study, database_of, disable_sync, link_of, new_campaign
+from study_web import Browser, answers_by_caption, open_browser
 
 METHODS = ("GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "PATCH", "TRACE", "X")
 PATHS = sorted({route.path for route in ROUTES if isinstance(route, Route)} | {"/static/{claim}", "/nosuch/{claim}"})
@@ -104,9 +104,9 @@ class World:
     """A campaign with an annotator, somebody else, an owner, and nobody."""
 
     def __init__(self, campaign):
-        self.campaign, study = campaign, a_study(campaign, *GOLDEN, "recipe.people=2", items=9, golden=3)
+        self.campaign, study = campaign, add_small_study(campaign, *WITH_GOLD, "recipe.people=2", items=9, gold_per_kind=3)
         unlimited = RateLimit(1e9, 1e9)
-        app = site_of(campaign, requests=unlimited, entries=unlimited).app
+        app = open_browser(campaign, requests=unlimited, entries=unlimited).app
         self.anna, self.ben = Browser(app).join(campaign, study, "anna"), Browser(app).join(campaign, study, "ben")
         self.boss, self.nobody = Browser(app).enter(campaign, "boss", "owner"), Browser(app)
         self.hit, self.other = self.anna.claim(), self.ben.claim()
@@ -135,7 +135,7 @@ class World:
         }
         values = {name: self.filled(text, who).encode("latin-1", "replace") for name, text in given.items()}
         before = dict(who.http.cookies)
-        response = who.ask(method, where + more, content=content, headers=values)  # which looks at the headers of the answer
+        response = who.request(method, where + more, content=content, headers=values)  # which looks at the headers of the answer
         who.http.cookies.clear()  # whoever came in as somebody else goes out again
         for name, kept in before.items():
             who.http.cookies.set(name, kept, domain="127.0.0.1", path="/")
@@ -147,7 +147,7 @@ class World:
 def world(database=""):
     with tempfile.TemporaryDirectory() as folder, new_campaign(Path(folder) / "c", database, Clock()) as campaign:
         if not database:
-            careless(campaign)
+            disable_sync(campaign)
         yield World(campaign)
 
 
@@ -155,7 +155,7 @@ def world(database=""):
 def test_no_request_causes_a_server_error(kind, request):
     with world(database_of(kind, request)) as here:
 
-        @settings(max_examples=400 if kind == "sqlite" else 150, **QUICK)
+        @settings(**QUICK)
         @given(st.lists(st.tuples(st.sampled_from(["anna", "anna", "boss", "nobody"]), usual | anything), min_size=1, max_size=8))
         @example([("anna", ("GET", "/s/{study}", ["%00", "", ""], "", {}, None))])
         @example([("anna", ("PUT", "/api/h/{claim}/draft", ["<claim>", "", ""], "", {"content-type": TYPES[0],

@@ -1,5 +1,6 @@
 """People who want more than they are given: other people's HITs, sessions and pages, and what is gold."""
 
+import asyncio
 import re
 import string
 
@@ -11,12 +12,13 @@ from starlette.routing import Route
 from crossmatch.study.assignment import people
 from crossmatch.study.database.schema import person, slot
 from crossmatch.study.database.verification import verify
-from crossmatch.study.design.new_study import NewItem, create_study
+from crossmatch.study.design.add_study import create_study
+from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.web import security
 from crossmatch.study.web.app import ROUTES
 from crossmatch.study.web.security import COOKIE, RateLimit
-from study_lab import GOLDEN, PICTURE, a_study, book, design_of, gold, link_of, pairs
-from study_web import BASE, Browser, answers_by_caption, site_of
+from study_lab import JPEG, WITH_GOLD, add_small_study, design_of, gold, link_of, pairs, read_submissions
+from study_web import BASE_URL, Browser, answers_by_caption, open_browser
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
 
@@ -33,8 +35,8 @@ def two_on_both(campaign):
 
 def both(campaign):
     """Anna, who has a HIT, and Ben, who would like to have it."""
-    study = a_study(campaign, *GOLDEN, "recipe.people=2", items=6, golden=4)
-    app = site_of(campaign).app
+    study = add_small_study(campaign, *WITH_GOLD, "recipe.people=2", items=6, gold_per_kind=4)
+    app = open_browser(campaign).app
     return Browser(app).join(campaign, study, "anna"), Browser(app).join(campaign, study, "ben"), study
 
 
@@ -53,11 +55,13 @@ def test_hit_of_another_person_looks_nonexistent(two_on_both, campaign):
         ("/h/{}/picture/0/0", "GET", None),
     ):
         more = {"json": told} if told else {}
-        response = [ben.ask(method, path.format(claim), headers={"x-csrf-token": ben.csrf}, **more) for claim in (mine, "f" * 32)]
+        response = [
+            ben.request(method, path.format(claim), headers={"x-csrf-token": ben.csrf}, **more) for claim in (mine, "f" * 32)
+        ]
         assert [outcome.status_code for outcome in response] == [404, 404], path
         assert response[0].text == response[1].text
         assert dict(response[0].headers) == dict(response[1].headers)
-    assert book(campaign, study).answers == {}
+    assert read_submissions(campaign, study).answers == {}
     assert anna.api("GET", f"/h/{mine}").json()["draft"] == {"number": 0, "answers": None}
 
 
@@ -67,7 +71,7 @@ def test_submitted_hit_is_hidden_from_other_people(two):
     assert anna.submit(hit).json() == {"again": False, "late": False, "counted": True, "passed": None}
     assert ben.submit(hit).status_code == 404
     assert ben.get(f"/h/{hit['claim']}/picture/0/0").status_code == 404
-    assert anna.get(f"/h/{hit['claim']}/picture/0/0").content == PICTURE
+    assert anna.get(f"/h/{hit['claim']}/picture/0/0").content == JPEG
 
 
 # Sessions
@@ -114,8 +118,8 @@ def test_old_session_expires(two, small, monkeypatch):
 
 
 def test_a_new_invitation_ends_all_sessions_and_the_old_link(small):
-    a_study(small)
-    anna = site_of(small).enter(small, "anna")
+    add_small_study(small)
+    anna = open_browser(small).enter(small, "anna")
     assert anna.get("/s/eccv-hit").status_code == 200
     old = people.invite(small, "anna")
     new = people.invite(small, "anna")
@@ -126,9 +130,9 @@ def test_a_new_invitation_ends_all_sessions_and_the_old_link(small):
 
 
 def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(small):
-    link = link_of(small, a_study(small))
+    link = link_of(small, add_small_study(small))
     for secure in (False, True):
-        (response,) = site_of(small, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
+        (response,) = open_browser(small, secure=secure).post(f"/join/{link}", {}).headers.get_list("set-cookie")
         parts = [part.strip().lower() for part in response.split(";")]
         assert {"httponly", "samesite=lax", "path=/"} <= set(parts)
         assert ("secure" in parts) is secure
@@ -159,7 +163,7 @@ def test_ended_session_cannot_claim_or_submit(two_on_both, campaign):
     assert verify(campaign) == before
     with campaign.read_transaction() as connection:
         assert connection.execute(select(slot.c.claim).where(slot.c.state != "open")).scalars().all() == [mine]
-    assert not book(campaign, study).answers
+    assert not read_submissions(campaign, study).answers
 
 
 def test_ended_session_learns_nothing(two, small):
@@ -177,10 +181,10 @@ def test_ended_session_learns_nothing(two, small):
 @pytest.mark.parametrize("path", ["/enter/{token}", "/join/{link}", "/join/{link}?PROLIFIC_PID=x"])
 def test_link_previews_start_no_session(small, path):
     """Chat programs and mail scanners ask for what is in messages, by GET and by HEAD."""
-    link, token = link_of(small, a_study(small)), people.invite(small, "anna", "owner")
-    visitor = site_of(small)
+    link, token = link_of(small, add_small_study(small)), people.invite(small, "anna", "owner")
+    visitor = open_browser(small)
     for method in ("GET", "HEAD"):
-        answer = visitor.ask(method, path.format(link=link, token=token))
+        answer = visitor.request(method, path.format(link=link, token=token))
         assert answer.status_code == 200
         assert COOKIE not in answer.headers.get("set-cookie", "")  # no session
     with small.read_transaction() as connection:
@@ -201,11 +205,11 @@ def test_changes_need_the_csrf_token(two, small, token):
     headers = {} if given is None else {"x-csrf-token": given.encode("latin-1", "replace")}
     for method, path in CHANGES:
         values = {"number": 1, "answers": [{"match": "yes"}] * 5}
-        assert anna.ask(method, path.format(claim=mine), json=values, headers=headers).status_code == 403, path
+        assert anna.request(method, path.format(claim=mine), json=values, headers=headers).status_code == 403, path
     for path in FORMS:
         fields = {} if given is None else {"csrf": given}
-        assert anna.ask("POST", path, data={**fields, "x": "y"}).status_code == 403
-    assert book(small, study).answers == {}
+        assert anna.request("POST", path, data={**fields, "x": "y"}).status_code == 403
+    assert read_submissions(small, study).answers == {}
 
 
 ELSEWHERE = ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:8401"},
@@ -221,16 +225,16 @@ def test_cross_site_requests_are_rejected(two, small, headers):
     mine = anna.claim()["claim"]
     for method, path in CHANGES:
         values = {"number": 1, "answers": [{"match": "yes"}] * 5}
-        answer = anna.ask(method, path.format(claim=mine), json=values, headers={"x-csrf-token": anna.csrf, **headers})
+        answer = anna.request(method, path.format(claim=mine), json=values, headers={"x-csrf-token": anna.csrf, **headers})
         assert answer.status_code in (400, 403), (path, answer.text)
     for path in (*FORMS, f"/join/{link_of(small, study)}", f"/enter/{people.invite(small, 'dora')}"):
         stranger = Browser(anna.app)
         stranger.http.cookies = anna.http.cookies
         assert stranger.post(path, {"csrf": anna.csrf}, headers=headers).status_code in (303, 400, 403)
-    assert book(small, study).answers == {}
+    assert read_submissions(small, study).answers == {}
 
 
-@pytest.mark.parametrize("headers", [{"origin": BASE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}])
+@pytest.mark.parametrize("headers", [{"origin": BASE_URL}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}])
 def test_same_origin_requests_are_accepted(two, headers):
     anna = two[0]
     assert anna.api("POST", "/s/eccv-hit/claim", {}, headers=headers).status_code == 200
@@ -241,14 +245,14 @@ def test_same_origin_requests_are_accepted(two, headers):
 )
 def test_json_needs_the_json_content_type(two, kind):
     anna = two[0]
-    answer = anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-type": kind, "x-csrf-token": anna.csrf})
+    answer = anna.request("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-type": kind, "x-csrf-token": anna.csrf})
     assert answer.status_code == 415
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "multipart/form-data; boundary=x"])
 def test_forms_need_the_form_content_type(two, kind):
     anna = two[0]
-    answer = anna.ask("POST", "/s/eccv-hit/claim", content=f"csrf={anna.csrf}".encode(), headers={"content-type": kind})
+    answer = anna.request("POST", "/s/eccv-hit/claim", content=f"csrf={anna.csrf}".encode(), headers={"content-type": kind})
     assert answer.status_code == 415
 
 
@@ -273,7 +277,7 @@ def test_owner_pages_require_the_role(two, small, method, path):
     nobody = Browser(anna.app)
     for visitor, status in ((nobody, 401), (ben, 403)):
         more = {"data": {"csrf": visitor.csrf, **fields}} if method == "POST" else {}
-        assert visitor.ask(method, where, **more).status_code == status
+        assert visitor.request(method, where, **more).status_code == status
     verify(small)
     with small.read_transaction() as connection:
         assert connection.execute(select(person).where(person.c.key == "mallory")).first() is None
@@ -312,9 +316,9 @@ def shape(value, claim):
 def test_gold_looks_like_everything_else(small):
     items = [*pairs(30), *gold(30)]
     alike = [NewItem(item.key, item.images, ("a caption",), gold=item.gold, kind=item.kind) for item in items]
-    (small.images_folder / "a.jpg").write_bytes(PICTURE)
-    create_study(small, design_of(*GOLDEN), alike, seed="seed")
-    anna = site_of(small).join(small, 1, "anna")
+    (small.images_folder / "a.jpg").write_bytes(JPEG)
+    create_study(small, design_of(*WITH_GOLD), alike, seed="seed")
+    anna = open_browser(small).join(small, 1, "anna")
     for _ in range(3):
         hit = anna.claim()
         assert len({repr(shape(item, hit["claim"])) for item in hit["items"]}) == 1
@@ -330,14 +334,14 @@ def test_gold_looks_like_everything_else(small):
 def test_image_responses_do_not_reveal_file_times(two, small):
     anna = two[0]
     answer = anna.get(anna.claim()["items"][0]["images"][0])
-    assert answer.content == PICTURE
+    assert answer.content == JPEG
     assert answer.headers["content-type"] == "image/jpeg"
     assert not {"etag", "last-modified", "content-disposition"} & set(answer.headers)
 
 
 def test_gold_has_a_random_place_in_a_hit(small):
-    study = a_study(small, *GOLDEN, "recipe.people=60", items=3, golden=1)
-    app, places = site_of(small).app, []
+    study = add_small_study(small, *WITH_GOLD, "recipe.people=60", items=3, gold_per_kind=1)
+    app, places = open_browser(small).app, []
     for _ in range(60):
         hit = Browser(app).join(small, study).claim()
         places += [n for n, item in enumerate(hit["items"]) if item["captions"][0].startswith("gold")]
@@ -366,11 +370,11 @@ def test_responses_do_not_reveal_gold_outcomes(two):
 
 
 def test_script_in_captions_and_names_is_text(small):
-    (small.images_folder / "a.jpg").write_bytes(PICTURE)
+    (small.images_folder / "a.jpg").write_bytes(JPEG)
     items = [NewItem(f"{SCRIPT}-{n}", ("a.jpg",), (SCRIPT,), details={"why": SCRIPT}) for n in range(3)]
     example = NewItem("example", ("a.jpg",), (SCRIPT,), gold={"match": ("yes",)}, kind="example", details={"why": SCRIPT})
     study = create_study(small, design_of("recipe.people=2"), [*items, example])
-    app = site_of(small).app
+    app = open_browser(small).app
     anna = Browser(app).join(small, study, SCRIPT)
     hit = anna.claim()
     pages = [
@@ -408,19 +412,51 @@ def test_json_responses_have_the_json_content_type(two):
 
 
 def test_requests_are_rate_limited(small):
-    study = a_study(small)
+    study = add_small_study(small)
     still = RateLimit(1, 5, now=lambda: 0.0)
-    anna = site_of(small, requests=still).join(small, study)
+    anna = open_browser(small, requests=still).join(small, study)
     statuses = [anna.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(7)]
     assert set(statuses[:4]) == {200}
     assert statuses[-1] == 429
     assert anna.get("/s/eccv-hit").status_code == 429
 
 
+ROUTES_WITH_BODY = [
+    (method, route.path)
+    for route in ROUTES
+    if isinstance(route, Route) and not route.path.startswith(("/join", "/enter"))
+    for method in sorted(route.methods & {"POST", "PUT"})
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES_WITH_BODY)
+def test_body_is_not_read_before_the_sender_is_known(small, method, path):
+    add_small_study(small)
+    app, statuses = open_browser(small).app, []
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"500000")]
+
+    async def receive():
+        raise AssertionError("the body was read")
+
+    async def send(message):
+        statuses.append(message.get("status"))
+
+    scope = {"type": "http", "method": method, "path": re.sub("{.*?}", "eccv-hit", path), "query_string": b"", "headers": headers}
+    asyncio.run(app(scope, receive, send))
+    assert statuses[0] == 401
+
+
+def test_body_is_not_read_without_the_csrf_token_in_the_header(two):
+    anna, _, _ = two
+    claim_id = anna.claim()["claim"]
+    response = anna.request("POST", f"/api/h/{claim_id}/submit", content=b"not json", headers={"content-type": "application/json"})
+    assert response.status_code == 403
+
+
 def test_ended_session_has_its_own_rate_limit(small):
     """Who was invited again, since somebody else had their link, is not kept from work by the other one."""
-    a_study(small)
-    app = site_of(small, requests=RateLimit(1, 5, now=lambda: 0.0)).app
+    add_small_study(small)
+    app = open_browser(small, requests=RateLimit(1, 5, now=lambda: 0.0)).app
     thief = Browser(app).enter(small, "anna")
     anna = Browser(app).enter(small, "anna")
     statuses = [thief.api("POST", "/s/eccv-hit/claim", {}).status_code for _ in range(9)]
@@ -430,8 +466,8 @@ def test_ended_session_has_its_own_rate_limit(small):
 
 
 def test_entries_per_address_are_limited(small):
-    link = link_of(small, a_study(small))
-    visitor = site_of(small, entries=RateLimit(1, 3, now=lambda: 0.0))
+    link = link_of(small, add_small_study(small))
+    visitor = open_browser(small, entries=RateLimit(1, 3, now=lambda: 0.0))
     statuses = [Browser(visitor.app).post(f"/join/{link}", {}).status_code for _ in range(4)]
     assert statuses == [303] * 3 + [429]
     tries = [Browser(visitor.app).post(f"/enter/{letter}", {}).status_code for letter in string.ascii_lowercase[:3]]

@@ -16,13 +16,13 @@ from crossmatch.study.database.verification import verify
 from crossmatch.study.web.app import ROUTES, make_app
 from crossmatch.study.web.security import HEADERS, MAX_BODY_BYTES
 from crossmatch.study.web.server import LOOPBACK, MAX_HEADER_BYTES, SWITCH_INTERVAL_S, allowed_hosts, serve
-from study_lab import GOLDEN, a_study, answers_to, hit_of, link_of
-from study_web import Browser, answers_by_caption, require_headers, site_of
+from study_lab import WITH_GOLD, add_small_study, answers_to, hit_of, link_of
+from study_web import Browser, answers_by_caption, open_browser, require_headers
 
 
 def joined(campaign):
     """Somebody who has joined."""
-    return site_of(campaign).join(campaign, a_study(campaign, *GOLDEN, items=6, golden=4), "anna")
+    return open_browser(campaign).join(campaign, add_small_study(campaign, *WITH_GOLD, items=6, gold_per_kind=4), "anna")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def require_nothing(visitor, campaign, where):
     secret = (campaign.folder / "secret").read_text()
     for method in ("GET", "PUT" if where.endswith("draft") else "POST"):
         values = {"json": {}} if where.startswith("/api") else {"data": {"csrf": visitor.csrf}}
-        answer = visitor.ask(method, where, headers={"x-csrf-token": visitor.csrf}, **({} if method == "GET" else values))
+        answer = visitor.request(method, where, headers={"x-csrf-token": visitor.csrf}, **({} if method == "GET" else values))
         assert answer.status_code < 500, (method, where, answer.text)
         assert answer.status_code != 200 or where.startswith(("/enter/", "/owner/")), where
         assert secret not in answer.text
@@ -132,7 +132,7 @@ def test_unknown_methods_do_nothing(anna, method, small):
         "/static/study.css",
         "/join/x",
     ):
-        answer = anna.ask(method, path)
+        answer = anna.request(method, path)
         assert answer.status_code in (404, 405), (method, path)
         assert "access-control-allow-origin" not in answer.headers
     verify(small)
@@ -141,8 +141,8 @@ def test_unknown_methods_do_nothing(anna, method, small):
 def test_head_is_get_without_a_body(anna):
     claim = anna.claim()["claim"]
     for path in ("/", "/alive", "/s/eccv-hit", f"/h/{claim}", f"/h/{claim}/picture/0/0", f"/api/h/{claim}", "/static/study.css"):
-        assert anna.ask("HEAD", path).status_code == anna.get(path).status_code == 200
-    assert anna.ask("HEAD", "/api/s/eccv-hit/claim").status_code == 405
+        assert anna.request("HEAD", path).status_code == anna.get(path).status_code == 200
+    assert anna.request("HEAD", "/api/s/eccv-hit/claim").status_code == 405
 
 
 # Bodies
@@ -221,8 +221,8 @@ def test_strange_times_do_not_matter(anna, seconds):
     [b"person=%00", b"person=a%00b", b"person=a%0d%0aSet-Cookie:x", b"person=%ff", b"\xff", b"a=1&" * 60, b"person=" + b"x" * 500],
 )
 def test_form_that_cannot_be_stored_is_refused(campaign, body):
-    link = link_of(campaign, a_study(campaign))
-    answer = site_of(campaign).ask(
+    link = link_of(campaign, add_small_study(campaign))
+    answer = open_browser(campaign).request(
         "POST", f"/join/{link}", content=body, headers={"content-type": "application/x-www-form-urlencoded"}
     )
     assert answer.status_code in (400, 409) or (body == b"person=%ff" and answer.status_code == 303)
@@ -231,8 +231,8 @@ def test_form_that_cannot_be_stored_is_refused(campaign, body):
 
 @pytest.mark.parametrize("name", ["%00", "a%0d%0aSet-Cookie:%20x=1", "%E2%80%AEevil", "x" * 300])
 def test_platform_id_that_cannot_be_stored_is_refused(campaign, name):
-    link = link_of(campaign, a_study(campaign))
-    answer = site_of(campaign).post(f"/join/{link}?PROLIFIC_PID={name}", {})
+    link = link_of(campaign, add_small_study(campaign))
+    answer = open_browser(campaign).post(f"/join/{link}?PROLIFIC_PID={name}", {})
     assert answer.status_code == 409
     assert "set-cookie" not in answer.headers
 
@@ -248,14 +248,14 @@ def chunks(size):
 def test_large_bodies_are_refused_with_and_without_content_length(anna, path):
     kind = "application/json" if path.startswith("/api") else "application/x-www-form-urlencoded"
     for body in (b"x" * (MAX_BODY_BYTES + 1), chunks(MAX_BODY_BYTES)):
-        answer = anna.ask("POST", path, content=body, headers={"content-type": kind, "x-csrf-token": anna.csrf})
+        answer = anna.request("POST", path, content=body, headers={"content-type": kind, "x-csrf-token": anna.csrf})
         assert answer.status_code == 413
         assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("size", ["-1", "1e3", "x", "9" * 50, str(MAX_BODY_BYTES + 1)])
 def test_invalid_content_length_is_refused(anna, size):
-    assert anna.ask("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-length": size}).status_code in (400, 413)
+    assert anna.request("POST", "/api/s/eccv-hit/claim", content=b"{}", headers={"content-length": size}).status_code in (400, 413)
 
 
 # Hosts
@@ -263,7 +263,7 @@ def test_invalid_content_length_is_refused(anna, size):
 
 def test_loopback_service_accepts_only_loopback_hosts(small):
     """A page of another site can make its own name lead here (DNS rebinding); then the origin and the host are equal."""
-    link = link_of(small, a_study(small))
+    link = link_of(small, add_small_study(small))
     visitor = Browser(make_app(small, hosts=allowed_hosts("127.0.0.1", "")))
     for host in ("127.0.0.1:8400", "localhost", "LOCALHOST:1", "[::1]:8400"):
         assert visitor.get("/alive", headers={"host": host}).status_code == 200
@@ -299,7 +299,7 @@ def test_malformed_hosts_cause_no_server_error(anna, host):
         anna.get("/api/h/x", headers=values),
     ):
         assert answer.status_code < 500
-    assert anna.ask("POST", "/s/eccv-hit/claim", data={"csrf": anna.csrf}, headers=values).status_code in (303, 403)
+    assert anna.request("POST", "/s/eccv-hit/claim", data={"csrf": anna.csrf}, headers=values).status_code in (303, 403)
 
 
 def test_server_error_reveals_nothing_and_has_all_headers(anna, monkeypatch):
@@ -318,7 +318,7 @@ def test_server_error_reveals_nothing_and_has_all_headers(anna, monkeypatch):
 @pytest.fixture
 def port(small):
     """A real server in this process."""
-    a_study(small)
+    add_small_study(small)
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(small, hosts=LOOPBACK),
@@ -422,7 +422,7 @@ def test_pipelined_request_after_a_large_one_is_served(port):
         assert re.findall(rb"HTTP/1.1 (\d+)", heard) == [b"404", b"200"]
 
 
-def test_a_request_toldone_host(port):
+def test_request_with_several_hosts_is_refused(port):
     """Else what is checked might be another one than what is used."""
     for told in (
         b"Host: localhost\r\nHost: evil.example",

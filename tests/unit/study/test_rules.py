@@ -18,12 +18,12 @@ from sqlalchemy import select
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment import people
 from crossmatch.study.assignment.claims import MAX_LEASES, NoHitAvailableError, claim_hit, save_draft, submit
-from crossmatch.study.assignment.hits import NotFoundError
+from crossmatch.study.assignment.displayed_hits import NotFoundError
 from crossmatch.study.assignment.review import VERDICTS, ReviewConflictError, review, set_open
 from crossmatch.study.database.campaign import create_campaign
 from crossmatch.study.database.schema import claim, hit_item, slot
 from crossmatch.study.database.verification import verify
-from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, someone
+from study_lab import WITH_GOLD, Clock, add_annotator, add_small_study, answers_to, disable_sync, hit_of
 
 LEASE = 60.0  # minutes
 PEOPLE = 2  # of each HIT
@@ -101,10 +101,10 @@ class Rules(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.clock, self.model = Clock(), Model()
         self.campaign = create_campaign(Path(self.folder.name) / "c", "", self.clock)
-        careless(self.campaign)
-        more = (*GOLDEN, f"recipe.people={PEOPLE}", "recipe.batch=2")
-        a_study(self.campaign, *more, f"recipe.hits_per_person={LIMIT}", items=8, golden=3, name="first")
-        a_study(self.campaign, *more, items=4, golden=2, name="second", excludes=["first"])
+        disable_sync(self.campaign)
+        more = (*WITH_GOLD, f"recipe.people={PEOPLE}", "recipe.batch=2")
+        add_small_study(self.campaign, *more, f"recipe.hits_per_person={LIMIT}", items=8, gold_per_kind=3, name="first")
+        add_small_study(self.campaign, *more, items=4, gold_per_kind=2, name="second", excludes=["first"])
         with self.campaign.read_transaction() as connection:
             for row in connection.execute(select(slot).order_by(slot.c.id)):
                 self.model.slots[row.id], self.model.hits[row.id], self.model.studies[row.id] = Slot(), row.hit, row.study
@@ -120,7 +120,7 @@ class Rules(RuleBasedStateMachine):
 
     @rule(target=crowd)
     def join(self):
-        who = someone(self.campaign, 1)
+        who = add_annotator(self.campaign, 1)
         people.give_consent(self.campaign, 2, who)
         return who
 

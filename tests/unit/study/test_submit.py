@@ -8,28 +8,41 @@ from sqlalchemy import select
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment import people
 from crossmatch.study.assignment.claims import claim_hit, save_draft, submit
-from crossmatch.study.assignment.hits import NotFoundError
+from crossmatch.study.assignment.displayed_hits import NotFoundError
 from crossmatch.study.assignment.people import Person, completion_code
 from crossmatch.study.assignment.review import review
 from crossmatch.study.database.schema import draft, slot
 from crossmatch.study.database.verification import verify
+from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
-from crossmatch.study.design.new_study import NewItem, create_study
-from study_lab import GOLDEN, a_study, answers_to, book, design_of, hit_of, in_parallel, refused, row_of, someone, work
+from crossmatch.study.design.new_items import NewItem
+from study_lab import (
+    WITH_GOLD,
+    add_annotator,
+    add_small_study,
+    answers_to,
+    claim_row,
+    design_of,
+    hit_of,
+    in_parallel,
+    read_submissions,
+    refusal_reason,
+    submit_hit,
+)
 
 THREE = [{"match": "yes"}] * 3
 
 
 def begun(campaign, *overrides, **more):
     """A study, a person, and a claim of theirs."""
-    study = a_study(campaign, *overrides, **more)
-    who = someone(campaign, study)
+    study = add_small_study(campaign, *overrides, **more)
+    who = add_annotator(campaign, study)
     return study, who, claim_hit(campaign, study, who)
 
 
 def state_of(campaign, claim_id):
     with campaign.read_transaction() as connection:
-        return connection.execute(select(slot.c.state).where(slot.c.id == row_of(campaign, claim_id).slot)).scalar_one()
+        return connection.execute(select(slot.c.state).where(slot.c.id == claim_row(campaign, claim_id).slot)).scalar_one()
 
 
 # Once
@@ -42,7 +55,7 @@ def test_repeated_submission_keeps_the_first_answer(campaign):
     second = submit(campaign, mine, anna, [{"match": "no"}] * 3)
     assert (second.is_repeat, second.is_counted, second.is_late) == (True, True, False)
     assert submit(campaign, mine, anna, "nonsense").is_repeat  # nothing is looked at any more
-    assert book(campaign, study).answers == {mine: THREE}
+    assert read_submissions(campaign, study).answers == {mine: THREE}
     verify(campaign)
 
 
@@ -51,17 +64,17 @@ def test_two_submissions_at_once_are_one_answer(campaign):
     given = ["yes", "no", "yes", "no"]
     receipts = in_parallel([lambda match=match: submit(campaign, mine, anna, [{"match": match}] * 3) for match in given])
     (first,) = [match for receipt, match in zip(receipts, given, strict=True) if not receipt.is_repeat]
-    assert book(campaign, study).answers == {mine: [{"match": first}] * 3}
+    assert read_submissions(campaign, study).answers == {mine: [{"match": first}] * 3}
     verify(campaign)
 
 
 def test_submission_for_another_person_is_refused(campaign):
     study, _, mine = begun(campaign)
-    ben = someone(campaign, study)
+    ben = add_annotator(campaign, study)
     for token in (mine, "0" * 32, ""):
         with pytest.raises(NotFoundError, match="does not exist, or it is not yours"):
             submit(campaign, token, ben, THREE)
-    assert book(campaign, study).answers == {}
+    assert read_submissions(campaign, study).answers == {}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +85,7 @@ def test_invalid_answers_are_refused_and_not_stored(small, answers):
     study, anna, mine = begun(small)
     with pytest.raises(CrossmatchError, match=r"(answers for 3 items|Item 3: .*)\. "):
         submit(small, mine, anna, answers)
-    assert book(small, study).answers == {}
+    assert read_submissions(small, study).answers == {}
     assert not submit(small, mine, anna, THREE).is_repeat
 
 
@@ -95,7 +108,7 @@ def test_invalid_answers_are_refused_and_not_stored(small, answers):
 def test_valid_times_are_stored(small, seconds, stored):
     study, anna, mine = begun(small)
     submit(small, mine, anna, THREE, seconds)
-    assert book(small, study).bodies[mine]["seconds"] == stored
+    assert read_submissions(small, study).bodies[mine]["seconds"] == stored
 
 
 # Orders
@@ -107,13 +120,13 @@ def test_answers_are_stored_in_declared_places(small):
     study = create_study(small, load_design("bison-verify", ["recipe.people=20", "recipe.batch=3"]), items, seed="seed")
     chosen = []
     for _ in range(20):
-        who = someone(small, study)
+        who = add_annotator(small, study)
         mine = claim_hit(small, study, who)
         hit = hit_of(small, mine, who)
         places = [next(n for n, name in enumerate(item.images) if name.startswith("right")) for item in hit.items]
         submit(small, mine, who, [{"which": f"image-{n}"} for n in places])
         chosen += places
-        body = book(small, study).bodies[mine]
+        body = read_submissions(small, study).bodies[mine]
         for answer, stored_answer in zip(body["answers"], hit.items, strict=True):
             assert answer["answer"] == {"which": "image-0"}
             assert answer["orders"] == {"images": list(stored_answer.orders["images"])}
@@ -123,10 +136,10 @@ def test_answers_are_stored_in_declared_places(small):
 
 def test_option_values_are_not_translated(small):
     study = create_study(small, load_design("bison-verify"), [NewItem("t", ("a.jpg", "b.jpg"), ("a caption",))], seed="s")
-    who = someone(small, study)
+    who = add_annotator(small, study)
     mine = claim_hit(small, study, who)
     submit(small, mine, who, [{"which": "neither"}])
-    assert book(small, study).answers[mine] == [{"which": "neither"}]
+    assert read_submissions(small, study).answers[mine] == [{"which": "neither"}]
 
 
 def test_lists_are_shuffled_as_a_whole(small):
@@ -135,14 +148,14 @@ def test_lists_are_shuffled_as_a_whole(small):
     study = create_study(small, design, [NewItem("q", images, ("a query",))], seed="seed")
     values = set()
     for _ in range(12):
-        who = someone(small, study)
+        who = add_annotator(small, study)
         mine = claim_hit(small, study, who)
         (hit,) = hit_of(small, mine, who).items
         assert hit.images in (images, images[3:] + images[:3])
         place = 0 if hit.images[0].startswith("y") else 1
         submit(small, mine, who, [{"better": f"list-{place}"}])
         values.add(place)
-        assert book(small, study).answers[mine] == [{"better": "list-1"}]
+        assert read_submissions(small, study).answers[mine] == [{"better": "list-1"}]
     assert values == {0, 1}
 
 
@@ -151,7 +164,7 @@ def test_blocks_are_ordered_and_their_items_shuffled(small):
     study = create_study(small, load_design("bivlc-human", ["recipe.people=6"]), items, seed="seed")
     orders = set()
     for _ in range(6):
-        who = someone(small, study)
+        who = add_annotator(small, study)
         claim_id = hit_of(small, claim_hit(small, study, who), who)
         assert [item.block for item in claim_id.items] == ["i2t"] * 6 + ["t2i"] * 6
         orders.add(tuple(item.key for item in claim_id.items))
@@ -162,20 +175,20 @@ def test_blocks_are_ordered_and_their_items_shuffled(small):
 
 
 def test_a_wrong_gold_answer_sends_the_hit_to_review_and_never_rejects_it(campaign):
-    study, anna, mine = begun(campaign, *GOLDEN, golden=3)
+    study, anna, mine = begun(campaign, *WITH_GOLD, gold_per_kind=3)
     receipt = submit(campaign, mine, anna, answers_to(hit_of(campaign, mine), wrong=True))
     assert receipt.is_counted  # as long as nobody says otherwise
-    assert (state_of(campaign, mine), row_of(campaign, mine).doubt, row_of(campaign, mine).verdict) == ("review", True, None)
-    assert len(book(campaign, study).bodies[mine]["wrong"]) == 2
+    assert (state_of(campaign, mine), claim_row(campaign, mine).doubt, claim_row(campaign, mine).verdict) == ("review", True, None)
+    assert len(read_submissions(campaign, study).bodies[mine]["wrong"]) == 2
     assert claim_hit(campaign, study, anna) != mine  # and they may go on
     verify(campaign)
 
 
 def test_receipt_does_not_reveal_gold(small):
-    study = a_study(small, *GOLDEN, golden=4, items=6)
+    study = add_small_study(small, *WITH_GOLD, gold_per_kind=4, items=6)
     receipts = []
     for wrong in (True, False):
-        who = someone(small, study)
+        who = add_annotator(small, study)
         mine = claim_hit(small, study, who)
         answers = answers_to(hit_of(small, mine), wrong=wrong)
         both = [submit(small, mine, who, answers) for _ in "ab"]
@@ -185,34 +198,34 @@ def test_receipt_does_not_reveal_gold(small):
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_an_approved_hit_counts_and_is_done(campaign, wrong):
-    study, anna, mine = begun(campaign, *GOLDEN, golden=2)
+    study, anna, mine = begun(campaign, *WITH_GOLD, gold_per_kind=2)
     submit(campaign, mine, anna, answers_to(hit_of(campaign, mine), wrong=wrong))
     assert review(campaign, mine, None, "approve") is True
-    assert (state_of(campaign, mine), row_of(campaign, mine).counted) == ("done", True)
+    assert (state_of(campaign, mine), claim_row(campaign, mine).counted) == ("done", True)
     assert verify(campaign)[0].study == "eccv-hit"
     assert study
 
 
 @pytest.mark.parametrize("verdict", ["reject", "reassign"])
 def test_rejected_hit_goes_to_another_person(campaign, verdict):
-    study, anna, mine = begun(campaign, *GOLDEN, golden=2, items=3)
+    study, anna, mine = begun(campaign, *WITH_GOLD, gold_per_kind=2, items=3)
     submit(campaign, mine, anna, answers_to(hit_of(campaign, mine), wrong=True))
     assert review(campaign, mine, None, verdict) is False
-    assert (state_of(campaign, mine), row_of(campaign, mine).verdict) == ("open", verdict)
-    assert refused(campaign, study, anna) == "none"
-    ben = someone(campaign, study)
-    other = work(campaign, study, ben)
-    assert row_of(campaign, other).slot == row_of(campaign, mine).slot
+    assert (state_of(campaign, mine), claim_row(campaign, mine).verdict) == ("open", verdict)
+    assert refusal_reason(campaign, study, anna) == "none"
+    ben = add_annotator(campaign, study)
+    other = submit_hit(campaign, study, ben)
+    assert claim_row(campaign, other).slot == claim_row(campaign, mine).slot
     assert review(campaign, mine, None, "approve") is False  # too late: the slot is another's
-    assert [row_of(campaign, claim_id).counted for claim_id in (mine, other)] == [False, True]
+    assert [claim_row(campaign, claim_id).counted for claim_id in (mine, other)] == [False, True]
     assert verify(campaign)[0].answers == 5
-    assert list(book(campaign, study).answers) == [mine, other]  # both are kept
+    assert list(read_submissions(campaign, study).answers) == [mine, other]  # both are kept
 
 
 def test_two_reviewers_at_once_leave_one_state(campaign):
     for verdicts in (("approve", "reject"), ("reassign", "reject"), ("approve", "reassign")):
-        study = a_study(campaign, *GOLDEN, golden=2, items=3, name="-".join(verdicts))
-        mine = work(campaign, study, someone(campaign, study), wrong=True)
+        study = add_small_study(campaign, *WITH_GOLD, gold_per_kind=2, items=3, name="-".join(verdicts))
+        mine = submit_hit(campaign, study, add_annotator(campaign, study), wrong=True)
         outcomes = in_parallel([lambda verdict=verdict, mine=mine: review(campaign, mine, None, verdict) for verdict in verdicts])
         assert all(isinstance(outcome, bool) for outcome in outcomes), outcomes
         verify(campaign)
@@ -220,20 +233,22 @@ def test_two_reviewers_at_once_leave_one_state(campaign):
 
 def test_review_and_work_do_not_block_each_other(campaign):
     """A review names its reviewer, and a claim holds its person: neither waits for the other without end."""
-    study = a_study(campaign, items=60)
+    study = add_small_study(campaign, items=60)
     rita = people.find_by_token(campaign, people.invite(campaign, "rita", "reviewer")).id
     people.give_consent(campaign, study, rita)
-    ben = someone(campaign, study)
+    ben = add_annotator(campaign, study)
     for _ in range(8):
-        done = work(campaign, study, ben)
-        outcomes = in_parallel([lambda: work(campaign, study, rita), lambda done=done: review(campaign, done, rita, "approve")] * 2)
+        done = submit_hit(campaign, study, ben)
+        outcomes = in_parallel(
+            [lambda: submit_hit(campaign, study, rita), lambda done=done: review(campaign, done, rita, "approve")] * 2
+        )
         assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)], outcomes
     verify(campaign)
 
 
 def test_late_answers_can_be_reviewed_but_never_counted(campaign, clock):
     study, anna, mine = begun(campaign, items=3)
-    ben = someone(campaign, study)
+    ben = add_annotator(campaign, study)
     clock.wait(61)
     other = claim_hit(campaign, study, ben)
     submit(campaign, mine, anna, THREE)
@@ -255,8 +270,8 @@ def test_review_needs_a_submitted_hit_and_a_known_verdict(campaign):
 
 
 def test_a_quiz_is_not_reviewed(small):
-    study = a_study(small, "recipe.quiz=2", golden=2)
-    anna = someone(small, study)
+    study = add_small_study(small, "recipe.quiz=2", gold_per_kind=2)
+    anna = add_annotator(small, study)
     quiz = claim_hit(small, study, anna)
     submit(small, quiz, anna, answers_to(hit_of(small, quiz)))
     with pytest.raises(NotFoundError):
@@ -297,7 +312,7 @@ def test_no_draft_remains_after_a_concurrent_submission(campaign):
 def test_draft_for_another_person_is_refused(small):
     study, _, mine = begun(small)
     with pytest.raises(NotFoundError):
-        save_draft(small, mine, someone(small, study), 1, [])
+        save_draft(small, mine, add_annotator(small, study), 1, [])
 
 
 # Completion
@@ -310,8 +325,8 @@ def code_of(campaign, study, who, name):
 
 def test_completion_code_requires_a_submission(campaign):
     url = "https://platform.example/done?cc={code}&who={person}"
-    study = a_study(campaign, f"recipe.completion_url={url}")
-    anna = someone(campaign, study, "anna & co")
+    study = add_small_study(campaign, f"recipe.completion_url={url}")
+    anna = add_annotator(campaign, study, "anna & co")
     assert code_of(campaign, study, anna, "anna & co") is None
     mine = claim_hit(campaign, study, anna)
     assert code_of(campaign, study, anna, "anna & co") is None
@@ -326,21 +341,21 @@ def test_completion_code_requires_a_submission(campaign):
 
 
 def test_a_quiz_earns_no_code(small):
-    study = a_study(small, "recipe.quiz=2", "recipe.completion_code=SHARED", golden=2)
-    anna = someone(small, study)
+    study = add_small_study(small, "recipe.quiz=2", "recipe.completion_code=SHARED", gold_per_kind=2)
+    anna = add_annotator(small, study)
     quiz = claim_hit(small, study, anna)
     submit(small, quiz, anna, answers_to(hit_of(small, quiz)))
     assert code_of(small, study, anna, "anna") is None
-    work(small, study, anna)
+    submit_hit(small, study, anna)
     assert code_of(small, study, anna, "anna") == ("SHARED", "")
 
 
 def test_reasons_are_required_after_weak_answers(small):
     study = create_study(small, design_of("recipe.batch=1"), [NewItem("p", ("a.jpg",), ("x",))])
-    anna = someone(small, study)
+    anna = add_annotator(small, study)
     mine = claim_hit(small, study, anna)
     with pytest.raises(CrossmatchError, match="Item 1: the question 'reason' has no answer"):
         submit(small, mine, anna, [{"match": "weak-no"}])
     values = {"match": "weak-no", "reason": ["wrong"], "error": ["colour", "quantity"]}
     submit(small, mine, anna, [values])
-    assert book(small, study).answers[mine] == [{**values, "error": ["quantity", "colour"]}]
+    assert read_submissions(small, study).answers[mine] == [{**values, "error": ["quantity", "colour"]}]

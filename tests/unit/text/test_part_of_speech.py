@@ -6,7 +6,7 @@ from pickle import dumps, loads
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError
@@ -20,7 +20,7 @@ from crossmatch.text.perceptron_tagger import (
     SafeUnpickler,
     normalise_word,
 )
-from crossmatch.text.tokens import tokenise
+from crossmatch.text.tokens_and_edits import tokenise
 
 TAGGED = [
     "A/DT man/NN riding/VBG a/DT wave/NN ./.",
@@ -99,14 +99,12 @@ SOME = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(st.lists(SOME | st.text(st.characters(codec="utf-8"), min_size=1, max_size=5), max_size=9), max_size=4))
 def test_batch_tagging_equals_the_original_tagger(texts):
     model = perceptron_tagger.load_perceptron()
     assert model.tag(texts, lambda word: frozenset()) == [as_its_author_does(model, text) for text in texts]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.text(), max_size=4))
 def test_batch_equals_single_captions(texts):
     split = [[token.text for token in tokenise(text)] for text in texts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.text.scene_graph import MAX_WORDS, SceneGraph, scene_graph, scene_graphs
@@ -109,7 +109,6 @@ eaten running red big very not that who while as there each other 's 2 it him th
 texts = st.lists(st.sampled_from(WORDS.split()), max_size=14)
 
 
-@settings(max_examples=200)
 @given(st.lists(texts, max_size=4))
 def test_every_graph_is_consistent(captions: list[list[str]]) -> None:
     """Any order of words can be parsed; tuples are unique and refer to objects; captions are independent."""

@@ -27,7 +27,6 @@ from crossmatch.train.recipe import TrainSettings
 SETTINGS = TrainSettings(
     optimiser="adamw", weight_decay=0.01, learning_rate=3e-2, batch=20, epochs=3, schedule="one-cycle", clip=10.0, pairs="captions",
 )  # fmt: skip
-OPTIONS = {"margin": 0.2, "warm_up": 0.6}
 IDENTITY = checkpoints.TrainingIdentity("recipe", "data")
 
 
@@ -93,7 +92,7 @@ MOMENTS = {
 def train(folder: Path, every: float) -> None:
     data = toy_data(40, 0)
     model = toy_model(data)
-    training = zoo_training.ZooTraining(model, noisy_hinge, OPTIONS, data, toy_data(20, 1), SETTINGS)
+    training = zoo_training.ZooTraining(model, noisy_hinge, data, toy_data(20, 1), SETTINGS)
     with output_folder.lock_folder(folder):
         state = loop.fit(training, checkpoints.Checkpoints(folder, IDENTITY), every=every)
     last = torch.load(io.BytesIO(max((folder / "checkpoints").iterdir()).read_bytes().partition(b"\n")[2]))

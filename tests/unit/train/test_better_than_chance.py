@@ -51,15 +51,10 @@ PROBES = ("vse++", "convnet-bow", "obj-bigru", "vse-infinity", "scan-t2i", "scan
           "de-i2t", "clip", "show-att-tell")  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def shared_cache(tmp_path_factory):
-    """Features and the namer are made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+QUICK = ("convnet-bow", "vse++")  # the others are slow
 
 
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in PROBES])
 def test_recipe_beats_chance(name, tmp_path):
     family = load_recipe(name).family
     model = train_recipe(name, tmp_path, options=DataOptions(size="tiny"), overrides=[*SMALLER, *SIZES[family]])
@@ -69,6 +64,7 @@ def test_recipe_beats_chance(name, tmp_path):
         assert row.low > row.chance, direction
 
 
+@pytest.mark.slow
 def test_text_encoder_beats_chance(tmp_path):
     model = train_recipe("de-t2t", tmp_path, options=DataOptions(size="tiny"), overrides=[*SMALLER, *SIZES["dual-encoder"]])
     (result,) = evaluate_all(model, ["diorama/cxc"], size="tiny", samples=200)

@@ -12,7 +12,7 @@ import torch
 from crossmatch.captions.cider import cider_d
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, sample_captions
-from crossmatch.models.zoo.inputs import END
+from crossmatch.models.zoo.network_inputs import END
 from crossmatch.models.zoo.trained_model import build_model
 from crossmatch.train.data.sources import DataOptions, open_source
 from crossmatch.train.data.training_set import ArrayStore, TrainingSet

@@ -28,12 +28,11 @@ sys.path.insert(0, str(HERE))
 from toy import interrupt, noisy_hinge, toy_data, toy_model
 
 SETTINGS = TrainSettings(learning_rate=5e-2, batch=16, epochs=3, schedule="one-cycle", pairs="captions")
-OPTIONS = {"margin": 0.2, "warm_up": 0.6}
 
 
-def training(model=None, settings=SETTINGS, objective=noisy_hinge, options=OPTIONS):
+def training(model=None, settings=SETTINGS, objective=noisy_hinge):
     data = toy_data(80, 0)
-    return ZooTraining(model or toy_model(data), objective, options, data, toy_data(20, 1), settings)
+    return ZooTraining(model or toy_model(data), objective, data, toy_data(20, 1), settings)
 
 
 def checkpoints_in(folder, identity=("recipe", "data")):
@@ -58,6 +57,7 @@ def interrupted(tmp_path_factory):
     return {report["moment"]: report for report in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 @pytest.mark.parametrize("moment", SAME)
 def test_killed_training_ends_with_the_same_state(interrupted, moment):
@@ -285,15 +285,12 @@ def test_adam_decays_all_weights_and_adamw_matrices_only():
 def test_objective_gets_the_progress(tmp_path):
     calls = []
 
-    def objective(net, batch, options):
-        calls.append((options["progress"], len(batch), batch.others is None))
-        return noisy_hinge(net, replace(batch, others=batch.words), {**options, **OPTIONS})
+    def objective(net, batch, progress):
+        calls.append((progress, len(batch), batch.others is None))
+        return noisy_hinge(net, replace(batch, others=batch.words), progress)
 
-    fit(training(settings=replace(SETTINGS, epochs=2, pairs="images"), objective=objective, options={}), checkpoints_in(tmp_path))
-    rehearsed, steps = calls[:2], calls[2:]
-    assert [share for share, *_ in rehearsed] == [0.0, 1.0]
-    assert [share for share, *_ in steps] == [n / 20 for n in range(20)]
-    assert {rest for _, *rest in [(s, (n, o)) for s, n, o in steps] for rest in rest} == {(16, True)}
+    fit(training(settings=replace(SETTINGS, epochs=2, pairs="images"), objective=objective), checkpoints_in(tmp_path))
+    assert calls == [(n / 20, 16, True) for n in range(20)]
 
 
 def test_gradient_is_clipped(tmp_path, monkeypatch):
@@ -316,9 +313,9 @@ def test_gradient_is_clipped(tmp_path, monkeypatch):
 
 
 def test_nan_loss_ends_training_and_keeps_the_checkpoint(tmp_path):
-    def sick(net, batch, options):
-        loss = noisy_hinge(net, batch, options)
-        return loss * math.nan if options["progress"] >= 0.5 and torch.is_grad_enabled() else loss
+    def sick(net, batch, progress):
+        loss = noisy_hinge(net, batch, progress)
+        return loss * math.nan if progress >= 0.5 else loss
 
     with pytest.raises(CrossmatchError, match=r"step 16 \(epoch 2\): the loss is nan.*--set train.learning_rate=0.025") as error:
         fit(training(objective=sick), checkpoints_in(tmp_path), every=0)
@@ -328,19 +325,14 @@ def test_nan_loss_ends_training_and_keeps_the_checkpoint(tmp_path):
 
 
 def test_infinite_gradient_ends_training(tmp_path):
-    def steep(net, batch, options):
+    def steep(net, batch, progress):
         zero = net.images(batch.regions)[0, 0] * 0.0
-        return noisy_hinge(net, batch, options) + (zero.sqrt() if torch.is_grad_enabled() else 0.0)
+        return noisy_hinge(net, batch, progress) + zero.sqrt()
 
     with pytest.raises(CrossmatchError, match="step 1 .*the gradient of the loss is not finite") as error:
         fit(training(objective=steep), checkpoints_in(tmp_path))
     assert "checkpoint" not in str(error.value), "there is none yet"
     assert "Train with --set train.learning_rate=" in str(error.value)
-
-
-def test_unused_option_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"the option 'margn' has no effect.*Did you mean 'margin'\?"):
-        fit(training(options={**OPTIONS, "margn": 1.0}), checkpoints_in(tmp_path))
 
 
 def test_full_disk_is_reported_and_training_resumes(tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ def test_checkpoint_of_another_recipe_is_refused(train, tmp_path, monkeypatch):
 INVALID = [
     ("vse0", "model.dimensions=-5", "it must be at least 1 and at most 65536"),
     ("vse0", "model.dimensions=100000000000", "it must be at least 1 and at most 65536"),
-    ("vse0", "model.dimensions=many", "a whole number was expected"),
+    ("vse0", "model.dimensions=many", "expected a whole number"),
     ("vse0", "model.dimension=3", r"\[model\] has no key 'dimension'. Did you mean 'dimensions'"),
     ("vse0", "model.words=3", "no key 'words'"),
     ("vse0", "model.image=gur", "one of linear, mlp, bigru"),
@@ -130,14 +130,14 @@ INVALID = [
     ("clip", "model.image_layers=0", "it must be at least 1 and at most 64"),
     ("vse0", "objective.margin=nan", "margin = NaN; it must be"),
     ("vse0", "objective.margin=-1", "margin = -1.0; it must be at least 0"),
-    ("vse0", "objective.warm_up=half", "a number was expected"),
+    ("vse0", "objective.warm_up=half", "expected a number"),
     ("vse0", "objective.warm_up=3", "it must be at least 0 and at most 1"),
-    ("vse0", "objective.negatives=few", "one of sum, semi-hard, hardest was expected"),
+    ("vse0", "objective.negatives=few", "expected one of sum, semi-hard, hardest"),
     ("vse0", "objective.margn=1", "Did you mean 'margin'"),
     ("vse0", "objective.name=pcme", "works with pcme only"),
     ("vse0", "objective.name=tripel", "Did you mean 'triplet'"),
-    ("vse0", "objective.name=3", "a text was expected"),
-    ("vse0", "features.name=bla", "one of namer, efficientnet-lite0 was expected"),
+    ("vse0", "objective.name=3", "expected a text"),
+    ("vse0", "features.name=bla", "expected one of namer, efficientnet-lite0"),
     ("vse0", "features.nmae=namer", "Did you mean 'name'"),
     ("vse0", "features.side=-3", "it must be at least 0"),
     ("vse0", "features.width=3", "no key 'width'"),
@@ -236,8 +236,8 @@ def test_model_folder_contains_the_region_encoder(tmp_path, cache, monkeypatch):
     model = train_recipe("vse0", tmp_path / "a", options=DataOptions(size="tiny", images=150), overrides=overrides)
     assert model.recipe["validation"] > 120  # chance adds up to 80 on 50 images
     from crossmatch.diorama.world import Diorama
-    from crossmatch.models.zoo.region_features import ExtractorSettings
-    from crossmatch.train.data.region_features import diorama_features
+    from crossmatch.models.zoo.region_extractors import ExtractorSettings
+    from crossmatch.train.data.region_feature_cache import diorama_features
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))  # an empty cache
     again = make_model(str(tmp_path / "a"))

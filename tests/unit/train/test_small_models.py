@@ -85,6 +85,7 @@ def test_drawn_regions_equal_the_world():
         assert labels == [[world.scenes[n].setting], *([o.kind, o.colour, o.texture] for o in world.scenes[n].objects)]
 
 
+@pytest.mark.slow
 def test_one_and_two_processes_draw_the_same():
     single, double = (draw_regions("val", 260, 8, workers=workers) for workers in (1, 2))
     for name in ("crops", "boxes", "labels", "begin"):
@@ -148,6 +149,7 @@ def test_grounder_keeps_the_best_epoch_and_dual_encoder_the_last(name, kept_epoc
     assert len(set(weights)) == 3
 
 
+@pytest.mark.slow
 def test_finished_model_is_not_trained_again_and_a_damaged_one_is(family, tmp_path, monkeypatch):
     options = {"size": "tiny", "epochs": 1, "pixels": 8}
     first = family.train(tmp_path, **options)

@@ -163,6 +163,7 @@ def train(home, name="runs/a", overrides=(), **how):
     return train_detector(options.pop("model", "toy.py:Toy"), home / name, detector_settings(recipe), **options)
 
 
+@pytest.mark.slow
 def test_both_detectors_beat_chance_and_are_reproducible(home):
     messages: list[str] = []
     detector = train(home, notify=messages.append)
@@ -195,6 +196,7 @@ def test_both_detectors_beat_chance_and_are_reproducible(home):
     assert uncached.weights == short.weights
 
 
+@pytest.mark.slow
 def test_incomplete_folder_is_trained_again(home):
     whole = train(home, overrides=["train.epochs=2"])
     next((home / "runs/a").glob("weights-*.pt")).unlink()
@@ -249,6 +251,7 @@ def test_data_are_checked_before_the_model_is_loaded(home, monkeypatch):
     assert not (home / "runs").exists()
 
 
+@pytest.mark.slow
 def test_interrupted_save_ends_with_the_same_weights(home, monkeypatch):
     from crossmatch.train import synthetic_detector
 

@@ -196,6 +196,7 @@ def interrupted(tmp_path_factory):
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 @pytest.mark.parametrize(("recipe", "moment"), [(recipe, moment) for recipe, case in CASES.items() for moment in case.moments])
 def test_training_killed_in_either_stage_ends_with_the_same_weights(interrupted, recipe, moment):

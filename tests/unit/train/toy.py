@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from crossmatch.models.zoo.inputs import Regions, Vocabulary, Words
+from crossmatch.models.zoo.network_inputs import Regions, Vocabulary, Words
 from crossmatch.models.zoo.vse import VSE, VSEConfig
 from crossmatch.train import loop
 from crossmatch.train.data.training_set import ArrayStore, TrainingSet
@@ -62,13 +62,13 @@ class DropoutVSE(VSE):
         return super().images(Regions(nn.functional.dropout(regions.features, 0.2, self.training), regions.mask, regions.boxes))
 
 
-def noisy_hinge(net, batch, options):
+def noisy_hinge(net, batch, progress, margin=0.2, warm_up=0.6):
     """A hinge on noisy similarities with both captions: randomness in the objective, and a loss that changes with progress."""
     images = net.images(batch.regions)
     scores = [net.similarity(images, net.texts(words)) for words in (batch.words, batch.others)]
     noisy = sum(scores) / 2 + 0.05 * torch.randn(len(batch), len(batch))
-    negatives = "sum" if options["progress"] < options["warm_up"] else "hardest"
-    return hinge(noisy, batch.image, negatives, options["margin"])
+    negatives = "sum" if progress < warm_up else "hardest"
+    return hinge(noisy, batch.image, negatives, margin)
 
 
 def toy_model(data: TrainingSet) -> SimpleNamespace:

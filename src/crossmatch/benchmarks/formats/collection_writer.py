@@ -12,7 +12,7 @@ from crossmatch.benchmarks.formats.image_caption_records import ImageOpener
 from crossmatch.benchmarks.formats.image_folder import is_image
 from crossmatch.data.collection import Collection
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.data.io.images import load_image
+from crossmatch.data.io.image_loading import load_image
 from crossmatch.data.io.progress import track
 
 

@@ -13,9 +13,9 @@ from crossmatch.build.step_files import Row
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.settings import suggest_name
 from crossmatch.diorama.caption_parsing import find_wording, normalise_text, parse_edits
+from crossmatch.diorama.edited_scenes import edited_scenes
 from crossmatch.diorama.edits import TRIES, Edit, is_true_negative, is_true_of
 from crossmatch.diorama.random_choices import Dice
-from crossmatch.diorama.scene_changes import edited_scenes
 from crossmatch.diorama.scenes import Scene
 from crossmatch.diorama.world import Diorama
 

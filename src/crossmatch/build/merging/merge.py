@@ -15,13 +15,12 @@ In that case judgements name the `direction` they are valid for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from crossmatch.benchmarks.formats.collection_writer import write_collection
-from crossmatch.build.grade_tables import JUDGEMENTS
 from crossmatch.build.merging.pair_verdicts import (
     LINKS,
     POSITIVE,
@@ -35,12 +34,13 @@ from crossmatch.build.merging.pair_verdicts import (
     restrict_source,
 )
 from crossmatch.build.merging.removed_items import RemovedItems, find_removals, remove_items
+from crossmatch.build.rating_files import JUDGEMENTS
 from crossmatch.build.step_files import Row, StepOutput, StepSpec, read_rows, rows_hash, write_step
 from crossmatch.build.step_inputs import collection_hash, pair_id, pictures_hash, sort_by_id
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.study.results.safe_csv import format_csv
+from crossmatch.study.results.csv_and_jsonl import format_csv
 
 STEP = "merge"
 SOURCE = "merged"
@@ -217,11 +217,10 @@ def write_merge(
     queries = pool_queries(pool) if pool else {}
     merged = merge_sources(collection, sources, rule=options.rule, links=options.links, queries=queries, removed=removed)
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         _write_collection_files(output, merged)
         _count_in_manifest(step, merged)
-        for pair, verdict in merged.verdicts.items():
-            yield _row(pair, verdict)
+        return [_row(pair, verdict) for pair, verdict in merged.verdicts.items()]
 
     return write_step(output, StepSpec(STEP, inputs, recorded), make_rows)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from crossmatch.benchmarks.coco import parse_caption_id, parse_image_id
 from crossmatch.benchmarks.formats.csv_tables import read_table
-from crossmatch.build.grade_tables import GRADE_COLUMNS, JUDGEMENTS, find_item_id, judgements_file, parse_grade, require_table
 from crossmatch.build.merging.removed_items import RemovedItems
+from crossmatch.build.rating_files import GRADE_COLUMNS, JUDGEMENTS, find_item_id, judgements_file, parse_grade, require_table
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.file_contents import file_sha256

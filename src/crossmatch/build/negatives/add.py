@@ -7,11 +7,11 @@ from functools import cache
 
 from crossmatch.build.negatives.caption_context import CaptionContext
 from crossmatch.build.negatives.contrasts import compatible_attributes, contrasting_attributes
-from crossmatch.build.negatives.noun_kinds import NOT_OBJECTS, object_kind
+from crossmatch.build.negatives.noun_categories import NOT_OBJECTS, object_kind
 from crossmatch.build.negatives.replace import PHOTO_WORDS, EditOption, accepts_attribute, accepts_value
 from crossmatch.text.noun_phrases import NounPhrase, TaggedCaption, word_set
 from crossmatch.text.part_of_speech import NOUN_TAGS
-from crossmatch.text.tokens import indefinite_article, is_word
+from crossmatch.text.tokens_and_edits import indefinite_article, is_word
 
 NEARBY = ("next to {}", "near {}", "beside {}", "with {} nearby", "with {} in the background")
 PLACE_PREPOSITIONS = word_set("on in near by under at beside next")

@@ -41,7 +41,7 @@ from crossmatch.build.step_inputs import collection_hash, pair_id, sort_by_id
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import progress_bar
-from crossmatch.models.adapters.endpoint import NoAnswerError
+from crossmatch.models.adapters.language_model_endpoint import NoAnswerError
 from crossmatch.text.noun_phrases import TaggedCaption
 
 MAX_SHOWN = 300  # characters of an answer that are kept with a failure
@@ -125,7 +125,7 @@ def load_writer(endpoint: str, model: str, **connection: Any) -> TextGenerator:
     if not model:
         raise UsageError("--by llm needs --model: a folder or .gguf file, or with --endpoint the name of a model there.")
     if endpoint:
-        from crossmatch.models.adapters.endpoint import Endpoint
+        from crossmatch.models.adapters.language_model_endpoint import Endpoint
 
         return Endpoint(endpoint, model, **connection)
     from crossmatch.models.adapters.transformers.language_model import LanguageModel

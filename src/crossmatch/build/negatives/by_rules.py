@@ -29,7 +29,7 @@ from crossmatch.data.io.progress import track
 from crossmatch.data.settings import suggest_name
 from crossmatch.text.noun_phrases import TaggedCaption, tag_captions, word_set
 from crossmatch.text.perturbations import random_bits
-from crossmatch.text.tokens import split_words
+from crossmatch.text.tokens_and_edits import split_words
 
 STEP = "negatives"
 RULES_VERSION = 1  # increase whenever a rule or a table changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from crossmatch.build.negatives.noun_kinds import PEOPLE
-from crossmatch.build.negatives.object_families import aliases, hypernyms_of
+from crossmatch.build.negatives.noun_categories import PEOPLE
+from crossmatch.build.negatives.replacement_objects import aliases, hypernyms_of
 from crossmatch.text.inflection import is_uncountable, lemmatise
 from crossmatch.text.noun_phrases import TaggedCaption
 from crossmatch.text.wordnet import Synset, caption_sense

@@ -18,7 +18,7 @@ from crossmatch.build.step_inputs import collection_hash, sort_by_id
 from crossmatch.data.collection import Collection
 from crossmatch.text.inflection import lemmatise
 from crossmatch.text.noun_phrases import word_set
-from crossmatch.text.tokens import Token, TokenEdit, apply_edits, capitalise, is_mostly_upper_case, is_word, tokenise
+from crossmatch.text.tokens_and_edits import Token, TokenEdit, apply_edits, capitalise, is_mostly_upper_case, is_word, tokenise
 from crossmatch.text.wordnet import synsets
 
 STEP = "format"
@@ -197,16 +197,19 @@ def write_formatted(source: Collection | Path, output: Path) -> dict[str, Any]:
     return write_step(output, StepSpec(STEP, {"negatives": rows_hash(source)}), lambda step: _negative_rows(step, rows))
 
 
-def _caption_rows(step: StepOutput, collection: Collection) -> Iterator[Row]:
+def _caption_rows(step: StepOutput, collection: Collection) -> list[Row]:
+    rows: list[Row] = []
     image_of = {caption: image for image, caption in reversed(collection.links.tolist())}
     for n, old in enumerate(collection.texts()):
         new = format_caption(old)
         _count(step, "caption", old, new)
         image = str(collection.image_ids[image_of[n]]) if n in image_of else ""
-        yield {"id": str(collection.caption_ids[n]), "image_id": image, "caption": new, "was": old}
+        rows.append({"id": str(collection.caption_ids[n]), "image_id": image, "caption": new, "was": old})
+    return rows
 
 
-def _negative_rows(step: StepOutput, rows: Sequence[Row]) -> Iterator[Row]:
+def _negative_rows(step: StepOutput, rows: Sequence[Row]) -> list[Row]:
+    formatted: list[Row] = []
     for row in rows:
         caption, negative = format_caption(row["caption"]), format_caption(row["negative"])
         _count(step, "caption", row["caption"], caption)
@@ -214,7 +217,8 @@ def _negative_rows(step: StepOutput, rows: Sequence[Row]) -> Iterator[Row]:
         if caption == negative:
             step.count("same but for the form")
         else:
-            yield {**row, "caption": caption, "negative": negative}
+            formatted.append({**row, "caption": caption, "negative": negative})
+    return formatted
 
 
 def _count(step: StepOutput, kind: str, old: str, new: str) -> None:

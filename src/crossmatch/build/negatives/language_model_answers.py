@@ -19,11 +19,11 @@ from crossmatch.build.negatives.caption_context import CaptionContext
 from crossmatch.build.negatives.contrasts import compatible_attributes
 from crossmatch.build.negatives.replace import is_related
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.models.adapters.endpoint import NoAnswerError
+from crossmatch.models.adapters.language_model_endpoint import NoAnswerError
 from crossmatch.text.inflection import lemmatise, possible_tags
 from crossmatch.text.noun_phrases import TaggedCaption, tag_captions
 from crossmatch.text.part_of_speech import NOUN_TAGS, VERB_TAGS
-from crossmatch.text.tokens import is_word, tokenise
+from crossmatch.text.tokens_and_edits import is_word, tokenise
 
 PLACEHOLDER = "{caption}"
 FIELDS = {"replace": ("old", "new", "negative"), "swap": ("first", "second", "negative"), "add": ("added", "negative")}
@@ -170,7 +170,7 @@ def _check_tags(part: str, words: Sequence[str], caption: TaggedCaption, is_new:
     if is_new:
         tags |= {tag for word in words for tag in possible_tags(word)}
     if not tags & CHANGED_TAGS[part]:
-        raise NoAnswerError(f"the changed words are no {PART_NAMES[part]}", " ".join(words))
+        raise NoAnswerError(f"the changed words do not name a {PART_NAMES[part]}", " ".join(words))
 
 
 def _check_swap(

@@ -15,12 +15,12 @@ from crossmatch.build.negatives.contrasts import (
     object_names,
     verb_alternatives,
 )
-from crossmatch.build.negatives.noun_kinds import NOT_OBJECTS, is_of_kind, object_kind
-from crossmatch.build.negatives.object_families import aliases, find_groups, gender_of, hypernyms_of, replacement_objects
+from crossmatch.build.negatives.noun_categories import NOT_OBJECTS, is_of_kind, object_kind
+from crossmatch.build.negatives.replacement_objects import aliases, find_groups, gender_of, hypernyms_of, replacement_objects
 from crossmatch.text.inflection import inflect, is_uncountable, lemmatise
 from crossmatch.text.noun_phrases import NounPhrase, TaggedCaption, word_set
 from crossmatch.text.part_of_speech import VERB_TAGS, is_attributive
-from crossmatch.text.tokens import TokenEdit
+from crossmatch.text.tokens_and_edits import TokenEdit
 from crossmatch.text.wordnet import caption_sense
 
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from crossmatch.build.negatives.caption_context import CaptionContext
 from crossmatch.build.negatives.contrasts import NUMBERS, compatible_attributes, contrasting_attributes
-from crossmatch.build.negatives.noun_kinds import HANDLED_KINDS, NOT_OBJECTS, is_animate, object_kind
-from crossmatch.build.negatives.object_families import aliases
+from crossmatch.build.negatives.noun_categories import HANDLED_KINDS, NOT_OBJECTS, is_animate, object_kind
 from crossmatch.build.negatives.replace import PHOTO_WORDS, SHADE_WORDS, EditOption, accepts_attribute, is_related
+from crossmatch.build.negatives.replacement_objects import aliases
 from crossmatch.text.inflection import inflect, is_uncountable, lemmatise
 from crossmatch.text.noun_phrases import NounPhrase, TaggedCaption, word_set
 from crossmatch.text.part_of_speech import VERB_TAGS, is_attributive
-from crossmatch.text.tokens import TokenEdit, capitalise, indefinite_article, is_mostly_upper_case, uncapitalise
+from crossmatch.text.tokens_and_edits import TokenEdit, capitalise, indefinite_article, is_mostly_upper_case, uncapitalise
 
 # Relations that do not hold in reverse.
 ONE_WAY = word_set("on in under behind above below over inside beneath atop underneath onto into")

@@ -13,8 +13,8 @@ from crossmatch.build.step_files import read_rows
 from crossmatch.report.tables import FOLDER
 
 if TYPE_CHECKING:
-    from crossmatch.build.publishing.card import CardContents, CardTexts
     from crossmatch.build.publishing.parquet import ParquetFile
+    from crossmatch.build.publishing.published_folder import CardContents, CardTexts
 
 # Licence identifiers of Hugging Face; other licences are written as `other` with their name.
 KNOWN_LICENCES = ("mit", "apache-2.0", "cc0-1.0", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0",

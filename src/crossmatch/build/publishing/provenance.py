@@ -14,7 +14,7 @@ import numpy as np
 from crossmatch.build.step_files import MANIFEST, read_manifest, read_rows
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.file_contents import file_sha256
-from crossmatch.metrics.agreement.answers import Answers
+from crossmatch.metrics.agreement.answer_arrays import Answers
 from crossmatch.metrics.agreement.coefficient import Agreement
 from crossmatch.metrics.agreement.fleiss_krippendorff import krippendorff_alpha
 

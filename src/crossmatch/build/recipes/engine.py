@@ -273,7 +273,7 @@ def _missing_answers(campaign: Campaign, study: Study) -> str:
 
 
 def _export(campaign: Campaign, study: Study, run: RecipeRun) -> None:
-    from crossmatch.study.results.export import export_study
+    from crossmatch.study.results.export_study import export_study
 
     needs_collection = study.design.result.yields == "judgements"
     export_study(campaign, study, run.stage_folder(study.name), run.collection if needs_collection else None)

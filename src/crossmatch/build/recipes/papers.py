@@ -10,7 +10,7 @@ from shlex import quote
 from crossmatch.build.generation.negative_images import ITEMS
 from crossmatch.build.recipes import stage_steps as steps
 from crossmatch.build.recipes.engine import BuildRecipe, BuildStage, RecipeRun
-from crossmatch.build.refinement.refine import SHARE
+from crossmatch.build.refinement.refinement_step import SHARE
 from crossmatch.build.step_files import ROWS
 from crossmatch.data.errors import UsageError
 from crossmatch.data.settings import suggest_name

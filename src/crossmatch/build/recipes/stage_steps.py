@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 from crossmatch.benchmarks.formats.collection_writer import write_collection
 from crossmatch.build.generation.generators import GENERATORS, load_generator
 from crossmatch.build.generation.negative_images import generate_images
-from crossmatch.build.grade_tables import read_pair_ratings
 from crossmatch.build.lookalikes import find_lookalikes
 from crossmatch.build.merging.merge import write_merge
 from crossmatch.build.merging.pair_verdicts import read_source
@@ -22,12 +21,13 @@ from crossmatch.build.negatives.by_diorama import write_diorama_negatives
 from crossmatch.build.negatives.by_language_model import load_writer, write_llm_negatives
 from crossmatch.build.negatives.by_rules import write_rule_negatives
 from crossmatch.build.negatives.caption_format import write_formatted
-from crossmatch.build.pool_bias import write_pool_bias
 from crossmatch.build.pool_bias_report import write_bias_report
+from crossmatch.build.pool_bias_step import write_pool_bias
 from crossmatch.build.pooling import build_pool
 from crossmatch.build.rated_pair_sampling import TEXT_MODELS, sample_sis, sample_sits, sample_sts
+from crossmatch.build.rating_files import read_pair_ratings
 from crossmatch.build.recipes.engine import RecipeRun
-from crossmatch.build.refinement.refine import SHARE, refine_negatives
+from crossmatch.build.refinement.refinement_step import SHARE, refine_negatives
 from crossmatch.build.step_files import (
     Row,
     StepOutput,
@@ -179,8 +179,9 @@ def pair_with_originals(run: RecipeRun) -> None:
     chosen = {choice["id"]: choice for choice in read_complete_rows(choices) if choice.get("images")}
     caption_holds = {row["id"]: row.get("caption_holds") for row in read_rows(run.stage_folder("generate"))}  # diorama only
 
-    def make_rows(step: StepOutput) -> Iterator[Row]:
+    def make_rows(step: StepOutput) -> list[Row]:
         (folder / "images").mkdir(exist_ok=True)
+        rows: list[Row] = []
         for row in read_rows(run.stage_folder("format")):
             if row["id"] not in chosen:
                 step.count("without an image")
@@ -189,11 +190,12 @@ def pair_with_originals(run: RecipeRun) -> None:
             with atomic_write(folder / "images" / name, durable=True) as file:
                 file.write((run.stage_folder("bivlc-choose") / "images" / name).read_bytes())
             is_true = caption_holds[image_id]
-            yield {
+            rows.append({
                 "id": row["id"], "images": [row["image_id"], name], "captions": [row["caption"]], "category": row["category"],
                 "trial_of": {"captions": [row["caption"], row["negative"]], "category": row["category"]},
                 **({"fits": [True, is_true]} if is_true is not None else {}),
-            }  # fmt: skip
+            })  # fmt: skip
+        return rows
 
     inputs = {"format": rows_hash(run.stage_folder("format")), "choices": file_sha256(choices)[:16]}
     write_step(folder, StepSpec("pair", inputs), make_rows)

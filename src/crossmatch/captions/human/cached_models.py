@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crossmatch.captions.caption_metric_table import parse_metric_names
 from crossmatch.captions.clip_score import ImageTextEmbedder
 from crossmatch.captions.corpus import ImageSource, open_image
-from crossmatch.captions.metric_table import parse_metric_names
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.grounding import Grounder, Grounding

@@ -145,7 +145,7 @@ def load_ratings(name: str, root: Path | None = None) -> Ratings | Preferences:
     """
     studies = {study.name: study for study in PUBLISHED_STUDIES}
     if name not in studies:
-        raise UsageError(f"Unknown study {name!r}. Choose from: {', '.join(studies)}, or use your own csv file.")
+        raise UsageError(f"--judgements {name}: expected {', '.join(studies)}, or a csv file of your own.")
     study = studies[name]
     root = root or data_folder()
     for file in study.files:

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from crossmatch.captions.caption_metric_table import compute_metrics, parse_metric_names
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.human.agreement import GROUP_MEAN, RATING_MODES, TIE_CREDIT
 from crossmatch.captions.human.cached_models import cache_models, ground_in_advance
-from crossmatch.captions.human.rounding_ties import merge_rounding_ties, score_preferences
+from crossmatch.captions.human.floating_point_ties import merge_rounding_ties, score_preferences
+from crossmatch.captions.human.metric_agreement import GROUP_MEAN, RATING_MODES, TIE_CREDIT
 from crossmatch.captions.human.score_judged_captions import DOCUMENT_UNITS, prepare_preferences, prepare_ratings
-from crossmatch.captions.metric_table import compute_metrics, parse_metric_names
 from crossmatch.captions.ptb_tokenizer import tokenise
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.hashed_random_numbers import hash_uniform
 from crossmatch.data.ratings import Preferences, Ratings
-from crossmatch.data.reproducible_draws import hash_uniform
 from crossmatch.data.signature import protocol_signature
 from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
 from crossmatch.metrics.correlation.replicated_correlations import COEFFICIENTS, replicated_correlations

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from crossmatch.captions.caption_metric_table import CaptionResult, compute_metrics, parse_metric_names
 from crossmatch.captions.corpus import CaptionCorpus, normalise_caption, remove_own_reference
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.metric_table import CaptionResult, compute_metrics, parse_metric_names
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.ratings import Preferences, Ratings
 

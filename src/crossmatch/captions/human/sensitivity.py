@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from crossmatch.captions.caption_metric_table import compute_metrics, parse_metric_names
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
 from crossmatch.captions.human.cached_models import cache_models, ground_in_advance
-from crossmatch.captions.human.rounding_ties import score_preferences
+from crossmatch.captions.human.floating_point_ties import score_preferences
 from crossmatch.captions.human.word_alternatives import (
     COMPONENT,
     COMPONENTS,
@@ -23,11 +24,10 @@ from crossmatch.captions.human.word_alternatives import (
     find_alternatives,
     property_kind,
 )
-from crossmatch.captions.metric_table import compute_metrics, parse_metric_names
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.hashed_random_numbers import hash_uniform
 from crossmatch.data.ratings import Preferences, Ratings
-from crossmatch.data.reproducible_draws import hash_uniform
 from crossmatch.data.signature import protocol_signature
 from crossmatch.metrics.proportions import Proportion, independent_proportion
 from crossmatch.text.synonyms_and_hypernyms import find_article, replace_word

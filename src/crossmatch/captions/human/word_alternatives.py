@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 
-from crossmatch.data.reproducible_draws import hash_uniform
+from crossmatch.data.hashed_random_numbers import hash_uniform
 from crossmatch.text.inflection import inflect, is_plural_noun, is_uncountable
 from crossmatch.text.part_of_speech import tag_texts
 from crossmatch.text.synonyms_and_hypernyms import LIGHT_WORDS, TOO_BROAD, UNNATURAL_LEMMAS, WordSense, find_word_senses
-from crossmatch.text.tokens import Token, indefinite_article
+from crossmatch.text.tokens_and_edits import Token, indefinite_article
 from crossmatch.text.wordnet import VISIBLE_FILES, Synset, caption_sense, lemma_frequency, synsets, verb_sense
 
 OBJECT, ACTION, PROPERTY = COMPONENTS = ("object", "action", "property")

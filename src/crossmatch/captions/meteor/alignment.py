@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from crossmatch.captions.meteor.matches import PhraseMatches
-from crossmatch.captions.meteor.phrase_links import EXACT
+from crossmatch.captions.meteor.term_links import EXACT
 from crossmatch.data.arrays import BoolArray, IntArray
 
 BEAM = 40
@@ -102,10 +102,10 @@ def _load_kernels(matches: int) -> Any:
     if matches < NUMBA_THRESHOLD:
         return None
     try:
-        from crossmatch.captions.meteor import kernels
+        from crossmatch.captions.meteor import alignment_kernels
     except ImportError:
         return None
-    return kernels
+    return alignment_kernels
 
 
 _SORT_KEY = itemgetter(0, 1, 2)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from crossmatch.captions.meteor.phrase_links import (
+from crossmatch.captions.meteor.term_links import (
     EXACT,
     STAGES,
     MeteorText,
@@ -54,7 +54,7 @@ class PhraseMatches:
 def find_matches(text: MeteorText, image: IntArray, is_candidate: BoolArray) -> PhraseMatches:
     """Find all matches between candidates and their references. A pair of equal captions has exact matches only.
 
-    >>> from crossmatch.captions.meteor.phrase_links import split_into_words
+    >>> from crossmatch.captions.meteor.term_links import split_into_words
     >>> from crossmatch.captions.corpus import CaptionCorpus
     >>> corpus = CaptionCorpus.from_texts({"7": "a couch"}, {"7": ["the sofa"]})
     >>> matches = find_matches(split_into_words(corpus), corpus.image_index, corpus.is_candidate)

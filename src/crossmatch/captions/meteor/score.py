@@ -7,8 +7,8 @@ import numpy as np
 from crossmatch.captions.corpus import CaptionCorpus, CaptionScores
 from crossmatch.captions.meteor.alignment import BEAM, align
 from crossmatch.captions.meteor.matches import PhraseMatches, find_matches
-from crossmatch.captions.meteor.phrase_links import STAGES, MeteorText, split_into_words
 from crossmatch.captions.meteor.tables import VERSION, load_lexicon
+from crossmatch.captions.meteor.term_links import STAGES, MeteorText, split_into_words
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 
 # The defaults of METEOR 1.5, tuned for ranking English translations.

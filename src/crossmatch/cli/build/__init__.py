@@ -5,11 +5,17 @@ from __future__ import annotations
 import click
 
 from crossmatch.cli.base import Group
+from crossmatch.cli.build.bias import bias_command
 from crossmatch.cli.build.bounds import bounds_command
-from crossmatch.cli.build.candidates import lookalikes_command, pool_command, sample_command
-from crossmatch.cli.build.negatives import generate_command, negatives_command, refine_command
+from crossmatch.cli.build.card import card_command
+from crossmatch.cli.build.generate import generate_command
+from crossmatch.cli.build.lookalikes import lookalikes_command
+from crossmatch.cli.build.merge import merge_command
+from crossmatch.cli.build.negatives import negatives_command
+from crossmatch.cli.build.pool import pool_command
 from crossmatch.cli.build.recipe import recipe_command
-from crossmatch.cli.build.results import bias_command, card_command, merge_command
+from crossmatch.cli.build.refine import refine_command
+from crossmatch.cli.build.sample import sample_command
 
 
 @click.group(cls=Group)

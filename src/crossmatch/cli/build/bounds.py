@@ -55,7 +55,7 @@ def bounds_command(models: tuple[str, ...], data: str, output: Path, metric: str
 def _load_judged(data: str, direction: str, name: str | None, load_options: dict[str, str | None]) -> tuple[Collection, Judgements]:
     """Load a collection in canonical order, and its incomplete judgements of this name."""
     from crossmatch.benchmarks import resolve_task
-    from crossmatch.cli.captions.inputs import resolve_task as task_with_images
+    from crossmatch.cli.captions.common import resolve_task as task_with_images
     from crossmatch.data.benchmark import Retrieval, sort_canonically
     from crossmatch.data.judgements import Judgements
     from crossmatch.data.skipped_items import UnusableItemError

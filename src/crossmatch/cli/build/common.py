@@ -124,3 +124,15 @@ def refuse_options(names: Iterable[str], situation: str) -> None:
         source = context.get_parameter_source(option.name or "")
         if option.name in names and source is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(f"{max(option.opts, key=len)} has no effect {situation}. Remove it.")
+
+
+def failure_note(output: Path, manifest: Mapping[str, Any]) -> str:
+    return f"why: {output / 'failed.jsonl'}" if any(name.startswith("failed") for name in manifest["counts"]) else ""
+
+
+def load_world(data: str) -> Any:
+    from crossmatch.study.design.data_source import is_world, world_of
+
+    if not is_world(data):
+        raise UsageError(f"--data {data} is not the embedded world. Pass --data diorama.")
+    return world_of(data)

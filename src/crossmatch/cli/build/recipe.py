@@ -21,11 +21,11 @@ from crossmatch.data.errors import MissingDependencyError, UsageError
 @click.option("--llm", help="Model of --by llm: a folder or .gguf file, or with --endpoint its name there.")
 @click.option("--endpoint", help="Address of an OpenAI-compatible server, for --by llm.")
 @click.option("--generator", help="Image generator: diorama, or diffusers:FOLDER.")
-@click.option("--captions", type=click.IntRange(1), help="Number of random captions to negate.  [default: all]")
+@click.option("--captions", type=click.IntRange(1), help="Number of random captions to write negatives for.  [default: all]")
 @click.option(
     "--share",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share of negatives to keep on the grid, before invalid ones are dropped.",
+    help="Share of the most plausible and fluent negatives to keep, before the grid is balanced.",
 )
 @click.option("--people", type=click.IntRange(1), help="Answers per item.  [default: as in the paper]")
 @SKIP_BAD

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from crossmatch.cli.base import FILE, JSON, Command, split_names
-from crossmatch.cli.captions.inputs import (
+from crossmatch.cli.captions.common import (
     GROUNDER_HELP,
     IMAGES,
     METRICS,
@@ -22,10 +22,10 @@ from crossmatch.cli.captions.inputs import (
     load_grounder,
     load_references,
 )
-from crossmatch.data.errors import UsageError
+from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.captions.human.agreement import PreferenceAgreement, RatingAgreement
+    from crossmatch.captions.human.metric_agreement import PreferenceAgreement, RatingAgreement
     from crossmatch.data.ratings import Preferences, Ratings
     from crossmatch.report.pages import Panel
     from crossmatch.report.tables import Table
@@ -61,13 +61,13 @@ class Findings(NamedTuple):
 @click.option("--grounder", help=GROUNDER_HELP + " For tiger.")
 @click.option("-o", "--output", type=FILE, help="Write a page with tables and plots (.html).")
 @click.option("--groups", "samples", type=click.IntRange(2, 100_000), default=1000, show_default=True,
-              help="Maximum number of image groups that the jackknife leaves out.")  # fmt: skip
+              help="Largest number of groups into which the jackknife divides the images; it leaves out one at a time.")  # fmt: skip
 @SEED
 @JSON
 def agree_command(judgements: str, metrics: str, source: str | None, images: Path | None, output: Path | None, as_json: bool,
                   **options: Any) -> None:  # fmt: skip
     """Measure how well caption metrics agree with people."""
-    from crossmatch.captions.metric_table import parse_metric_names
+    from crossmatch.captions.caption_metric_table import parse_metric_names
     from crossmatch.report.captions.scores_output import write_captions_page
     from crossmatch.report.tables import format_table
 
@@ -103,13 +103,15 @@ def agree_command(judgements: str, metrics: str, source: str | None, images: Pat
 
 def _load_judgements(name: str, title: str, source: str | None) -> Ratings | Preferences:
     """Published ratings by name, or a csv of the user's own."""
-    from crossmatch.benchmarks.formats.caption_files import read_ratings
+    from crossmatch.benchmarks.formats.caption_scoring_files import read_ratings
     from crossmatch.captions.human.published_ratings import load_ratings
     from crossmatch.data.ratings import Ratings
 
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".tsv"):
         return load_ratings(name)
+    if not path.is_file():
+        raise CrossmatchError(f"--judgements {name}: there is no such file. Check the path.")
     if source is None:
         raise UsageError(f"{name} contains ratings of captions. Name the references to score them with: --references FILE")
     rows, (references, _) = read_ratings(path), load_references(source)
@@ -126,9 +128,9 @@ def _measure(
     with_panels: bool,
 ) -> Findings:
     """The agreement of all metrics with one set of judgements, and the further analyses that were requested."""
-    from crossmatch.benchmarks.formats.caption_files import find_images
-    from crossmatch.captions.human.agreement import measure_agreement
+    from crossmatch.benchmarks.formats.caption_scoring_files import find_images
     from crossmatch.captions.human.cached_models import cache_models
+    from crossmatch.captions.human.metric_agreement import measure_agreement
     from crossmatch.report.captions import agreement_with_people as agreement_report
 
     open_image = find_images(images, dict.fromkeys(human.images.tolist())) if images else None
@@ -148,8 +150,8 @@ def _further_analyses(
     agreement: RatingAgreement | PreferenceAgreement, metric_names: list[str], options: Mapping[str, Any], tools: Mapping[str, Any]
 ) -> Findings:
     """--curve, --sensitivity and --scale."""
-    from crossmatch.captions.human.agreement import RatingAgreement
-    from crossmatch.captions.human.rating_scale import map_to_rating_scale
+    from crossmatch.captions.human.metric_agreement import RatingAgreement
+    from crossmatch.captions.human.rating_scale_matching import map_to_rating_scale
     from crossmatch.captions.human.reference_curve import measure_reference_curve
     from crossmatch.captions.human.sensitivity import measure_word_sensitivity
     from crossmatch.report.captions import agreement_with_people as agreement_report

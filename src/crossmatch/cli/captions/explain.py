@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from crossmatch.cli.base import FILE, JSON, Command
-from crossmatch.cli.captions.inputs import GROUNDER_HELP, IMAGES, REFERENCES_HELP, load_grounder, load_references
+from crossmatch.cli.captions.common import GROUNDER_HELP, IMAGES, REFERENCES_HELP, load_grounder, load_references
 from crossmatch.data.errors import CrossmatchError, UsageError
 
 
@@ -29,10 +29,10 @@ def explain_command(caption: str, image_file: Path | None, image_id: str | None,
 
     The picture is that of TIGEr, Figures 1 and 6.
     """
-    from crossmatch.benchmarks.formats.caption_files import find_images
+    from crossmatch.benchmarks.formats.caption_scoring_files import find_images
     from crossmatch.benchmarks.formats.image_decoding import decode_image
+    from crossmatch.captions.caption_metric_table import parse_metric_names
     from crossmatch.captions.corpus import require_unicode
-    from crossmatch.captions.metric_table import parse_metric_names
     from crossmatch.report.captions.grounding_pictures import ground_caption, grounding_figure, save_figure
     from crossmatch.report.pages import require_figure_suffix
 

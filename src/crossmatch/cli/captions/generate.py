@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from crossmatch.cli.base import FILE, Command, without_none
-from crossmatch.cli.captions.inputs import DIORAMA, resolve_task
+from crossmatch.cli.captions.common import DIORAMA, resolve_task
 from crossmatch.data.errors import UsageError
 from crossmatch.models.decoding_options import DECODING_OF_OPTION, DecodingOptions, resolve_decoding
 
-DECODINGS = {"greedy": "greedy", "sample": "sampled", "beam": "beam"}  # name on the command line: name in `Telling`
+DECODINGS = {"greedy": "greedy", "sample": "sampled", "beam": "beam"}  # name on the command line: name in `DecodingOptions`
 DECODING_TITLES = {"greedy": "greedy decoding", "sampled": "sampling", "beam": "beam search"}
 DEFAULTS = DecodingOptions()
 
@@ -30,7 +30,7 @@ class FiniteFloatRange(click.FloatRange):
 
 
 def _limits(option: str) -> click.IntRange | FiniteFloatRange:
-    """The limits that `Telling` declares for an option."""
+    """The limits that `DecodingOptions` declares for an option."""
     limits = next(option_field.metadata for option_field in fields(DecodingOptions) if option_field.name == option)
     range_type = click.IntRange if isinstance(getattr(DEFAULTS, option), int) else FiniteFloatRange
     return range_type(limits.get("least", limits.get("above")), limits.get("most"), min_open="above" in limits)
@@ -72,7 +72,7 @@ def generate_command(model: str, data: str, output: Path, split: str | None, siz
         take_first_images,
         write_coco_results,
     )
-    from crossmatch.models.model_inputs import collect_items
+    from crossmatch.models.distinct_items import collect_items
 
     if output.suffix.lower() != ".json":
         raise UsageError(f"-o: {output} should end in .json, as COCO results files do.")

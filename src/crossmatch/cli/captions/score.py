@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crossmatch.cli.base import FILE, JSON, SIZE, SPLIT, Command, split_names
-from crossmatch.cli.captions.inputs import (
+from crossmatch.cli.captions.common import (
     GROUNDER_HELP,
     IMAGES,
     METRICS,
@@ -27,7 +27,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 if TYPE_CHECKING:
     from crossmatch.captions.corpus import CaptionCorpus
     from crossmatch.captions.document_frequencies import DocumentFrequencies
-    from crossmatch.captions.scoring import ScoredCaptions
+    from crossmatch.captions.score_captions import ScoredCaptions
     from crossmatch.report.tables import Table
 
 
@@ -59,9 +59,9 @@ def score_command(files: tuple[Path, ...], source: str, size: str | None, split:
 
     `crossmatch list metrics` lists all of them. None needs Java.
     """
-    from crossmatch.benchmarks.formats.caption_files import find_images, read_candidates
-    from crossmatch.captions.metric_table import parse_metric_names
-    from crossmatch.captions.scoring import compare_captions, score_captions
+    from crossmatch.benchmarks.formats.caption_scoring_files import find_images, read_candidates
+    from crossmatch.captions.caption_metric_table import parse_metric_names
+    from crossmatch.captions.score_captions import compare_captions, score_captions
     from crossmatch.report.captions import scores_output
     from crossmatch.report.tables import format_table
 
@@ -158,7 +158,7 @@ def _write_page(
     tiger_options: Mapping[str, Any],
 ) -> Path:
     from crossmatch.report.captions import scores_output
-    from crossmatch.report.captions.plots import histogram_panel
+    from crossmatch.report.captions.agreement_plots import histogram_panel
 
     open_image, can_draw = tools["images"], tools["grounder"] is not None and tools["images"] is not None
     groups, panels = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -16,17 +16,20 @@ def announce(message: str, write: Callable[[str], object] = lambda message: prin
         write(message)
 
 
-def track(items: Sequence[T], label: str) -> Iterator[T]:
+def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Iterate over items with a bar on standard error, if it is a terminal.
+
+    `total` is their number; it is needed if they have no length.
 
     >>> list(track([1, 2], "counting"))
     [1, 2]
     """
-    if sys.stderr.isatty() and len(items) > 1:
+    count = len(items) if isinstance(items, Sized) else total
+    if sys.stderr.isatty() and (count is None or count > 1):
         from rich.console import Console
         from rich.progress import track as track_with_bar
 
-        items = track_with_bar(items, description=label, console=Console(stderr=True), transient=True)  # type: ignore[assignment]
+        items = track_with_bar(items, description=label, total=count, console=Console(stderr=True), transient=True)
     yield from items
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.collection import SIDES
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.judgements import CandidateLists, Judgements
-from crossmatch.metrics.correlation.metrics_over_models import MaskedFloats
+from crossmatch.data.judgements import Judgements
+from crossmatch.data.rank_counts import CandidateLists
+from crossmatch.metrics.correlation.kendall_tau import MaskedFloats
 
 EMPTY_POLICIES = ("left out", "zero")
 MISSING_POLICIES = ("common", "below")

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.metrics.agreement.answers import Answers, Values
+from crossmatch.metrics.agreement.answer_arrays import Answers, Values
 from crossmatch.metrics.agreement.coefficient import (
     BY_CHANCE,
     ROUNDING,

@@ -7,7 +7,7 @@ from scipy import special
 
 from crossmatch.data.arrays import BoolArray, FloatArray
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.metrics.agreement.answers import AnswerPatterns, Answers, Values
+from crossmatch.metrics.agreement.answer_arrays import AnswerPatterns, Answers, Values
 from crossmatch.metrics.agreement.coefficient import (
     BY_CHANCE,
     ROUNDING,

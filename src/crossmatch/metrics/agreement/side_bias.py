@@ -11,8 +11,7 @@ from scipy import special
 
 from crossmatch.data.arrays import IntArray, as_integers
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.metrics.cluster_bootstrap import MIN_P_VALUE
-from crossmatch.metrics.paired_tests import mcnemar_test
+from crossmatch.metrics.paired_tests import MIN_P_VALUE, mcnemar_test
 from crossmatch.metrics.proportions import Proportion, independent_proportion
 
 MAX_ELEMENTS = 2**22  # array elements in memory at a time

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.metrics.agreement.answers import Answers, Values
-from crossmatch.metrics.correlation.metrics_over_models import MaskedFloats
+from crossmatch.metrics.agreement.answer_arrays import Answers, Values
+from crossmatch.metrics.correlation.kendall_tau import MaskedFloats
 
 SMOOTHING = 0.1  # pseudo-answers
 TOLERANCE = 1e-10  # smallest gain of the objective per answer

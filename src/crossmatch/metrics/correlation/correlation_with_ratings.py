@@ -17,7 +17,7 @@ from scipy.special import stdtr, stdtrit
 
 from crossmatch.data.arrays import FloatArray, IntArray, as_integers, require_finite
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.similarity import RatedPairs
+from crossmatch.data.rated_pairs import RatedPairs
 
 SAMPLES = 1000
 GROUPS = 100

@@ -1,4 +1,4 @@
-"""Correlations in thousands of bootstrap or jackknife replicates, and Williams' test of two dependent correlations.
+"""Correlations in thousands of bootstrap or jackknife replicates.
 
 A replicate gives every cluster a weight. Rank correlations need only sums of weights over blocks of equal values, which are one
 sparse product for all replicates; values are sorted only once.
@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
-from scipy.special import stdtr
 
 from crossmatch.data.arrays import FloatArray, IntArray, require_finite
 from crossmatch.data.errors import CrossmatchError, UsageError
@@ -214,62 +213,3 @@ def _standardise(values: FloatArray) -> FloatArray:
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     quotient = np.divide(numerator, denominator, out=np.full(len(numerator), np.nan), where=denominator > 0)
     return np.asarray(np.clip(quotient, -1.0, 1.0), dtype=np.float64)
-
-
-# Williams' test
-
-MIN_OBSERVATIONS = 4  # t has n - 3 degrees of freedom
-ROUNDING = 1e-12  # smaller differences of correlations, and smaller determinants, count as 0
-
-
-@dataclass(frozen=True)
-class WilliamsTest:
-    """Williams' t, its degrees of freedom, and the two-sided p-value."""
-
-    t: float
-    degrees_of_freedom: int
-    p: float
-
-
-def williams_test(first: float, second: float, between: float, n: int) -> WilliamsTest:
-    """Williams' test of the difference between two dependent correlations that share one variable.
-
-        t(n - 3) = (r₁ - r₂) √( (n - 1)(1 + r₁₂) / (2 K (n - 1)/(n - 3) + (r₁ + r₂)²/4 · (1 - r₁₂)³) )
-        K = 1 - r₁² - r₂² - r₁₂² + 2 r₁ r₂ r₁₂
-
-    The test is derived for Pearson's r of independent, normal observations. For rank correlations, and for captions that share an
-    image, use the bootstrap over images as well. Equal correlations give t = 0 and p = 1. Different ones whose difference has no
-    variance give t = ±∞ and p = 0.
-
-    Args:
-        first: r₁, correlation of the first metric with people.
-        second: r₂, correlation of the second metric with people.
-        between: r₁₂, correlation between the two metrics.
-        n: Number of observations, the same for all three.
-
-    Source: williams1959comparison; steiger1980tests, eq. 7; graham2014testing.
-
-    >>> test = williams_test(0.5, 0.4, 0.7, 103)
-    >>> round(test.t, 3), test.degrees_of_freedom, round(test.p, 4)
-    (1.49, 100, 0.1393)
-    """
-    if n < MIN_OBSERVATIONS:
-        raise CrossmatchError(f"Williams' test needs at least {MIN_OBSERVATIONS} observations (got {n}).")
-    for r in (first, second, between):
-        if not -1 <= r <= 1:
-            raise CrossmatchError(f"Williams' test needs correlations between -1 and 1 (got {r}).")
-    k = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
-    if k < -1e-9:  # more than rounding
-        raise CrossmatchError(
-            f"No three variables have the correlations {first:g}, {second:g} and {between:g}. "
-            "Compute all three on the same observations."
-        )
-    if abs(first - second) <= ROUNDING:
-        return WilliamsTest(0.0, n - 3, 1.0)
-    denominator = 2 * (k if k > ROUNDING else 0.0) * (n - 1) / (n - 3) + (first + second) ** 2 / 4 * (1 - between) ** 3
-    t = (
-        (first - second) * np.sqrt((n - 1) * (1 + between) / denominator)
-        if denominator > 0
-        else np.copysign(np.inf, first - second)
-    )
-    return WilliamsTest(float(t), n - 3, float(2 * stdtr(n - 3, -abs(t))))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.models.baselines.text_vectors import hash_file
+from crossmatch.models.baselines.text_encoders import hash_file
 from crossmatch.models.files.checkpoint_files import Checkpoint
 
 QUICKGELU, GELU = "quickgelu", "gelu"

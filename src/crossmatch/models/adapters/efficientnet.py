@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.paths import available_cores
-from crossmatch.data.io.user_code import describe_error
-from crossmatch.models.baselines.text_vectors import find_package_folder
+from crossmatch.data.io.user_code_errors import describe_error
+from crossmatch.models.baselines.text_encoders import find_package_folder
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.models.files.model_folder import hash_weights
 from crossmatch.models.torch_runtime import torch_threads

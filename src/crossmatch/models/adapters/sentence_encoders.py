@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.paths import available_cores
 from crossmatch.models.adapters.user_file import load_object
-from crossmatch.models.baselines.text_vectors import find_package_file, hash_file
+from crossmatch.models.baselines.text_encoders import find_package_file, hash_file
 from crossmatch.models.torch_runtime import torch_threads
 
 BATCH = 64
@@ -78,7 +78,7 @@ class MiniLM:
     def _embed(self, token_ids: list[list[int]]) -> NDArray[np.float32]:
         import torch
 
-        from crossmatch.models.adapters.transformers.inputs import pad_rows
+        from crossmatch.models.adapters.transformers.input_batches import pad_rows
 
         padded, mask = pad_rows(token_ids, fill=0)
         with torch.inference_mode():

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 from crossmatch.models.files.checkpoint_files import (
     find_cached_file,
     import_library,

@@ -22,9 +22,9 @@ from types import ModuleType
 from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.io.user_code import USER_CODE_ERRORS, USER_MODULE_PREFIX, describe_error
+from crossmatch.data.io.user_code_errors import USER_CODE_ERRORS, USER_MODULE_PREFIX, describe_error
 from crossmatch.models.abilities import list_abilities
-from crossmatch.models.baselines.text_vectors import hash_file
+from crossmatch.models.baselines.text_encoders import hash_file
 
 FILE_AND_NAME = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)", re.DOTALL)
 # Methods that a model may have, and how many arguments each is called with.

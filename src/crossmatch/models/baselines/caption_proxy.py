@@ -19,11 +19,11 @@ from crossmatch.data.arrays import IdArray
 from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings
-from crossmatch.data.similarity import Similarity
 from crossmatch.data.trials import Trials, TrialScores
-from crossmatch.models.baselines.text_vectors import TEXT_MODELS, TextModel, embed_unique_texts, hash_file, make_text_model
-from crossmatch.models.model_inputs import collect_items
+from crossmatch.models.baselines.text_encoders import TEXT_MODELS, TextModel, embed_unique_texts, hash_file, make_text_model
+from crossmatch.models.distinct_items import collect_items
 
 COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)(?:\.(?:jpe?g|png))?", re.IGNORECASE)
 FILE_AND_MODEL = re.compile(rf"(?P<file>.*)\+(?P<model>(?:{'|'.join(TEXT_MODELS)})(?::.+)?)", re.DOTALL)

@@ -14,7 +14,7 @@ import numpy as np
 
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import UsageError
-from crossmatch.data.reproducible_draws import hash_uniform
+from crossmatch.data.hashed_random_numbers import hash_uniform
 
 Names = Sequence[str]
 

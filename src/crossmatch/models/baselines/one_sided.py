@@ -22,7 +22,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.trials import Trials
 from crossmatch.models.baselines.caption_proxy import read_caption_file
 from crossmatch.models.baselines.ngram_language_model import ORDER, NgramModel, tokenize
-from crossmatch.models.baselines.text_vectors import hash_file
+from crossmatch.models.baselines.text_encoders import hash_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image

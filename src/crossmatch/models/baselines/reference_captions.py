@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crossmatch.captions.caption_metric_table import CAPTION_METRICS, compute_metrics
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.metric_table import CAPTION_METRICS, compute_metrics
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.reproducible_draws import hash_uniform
-from crossmatch.data.similarity import Similarity
+from crossmatch.data.hashed_random_numbers import hash_uniform
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.trials import Trials, TrialScores
-from crossmatch.models.baselines.text_vectors import TEXT_MODELS, TextModel, TfIdf, embed_unique_texts, make_text_model
-from crossmatch.text.tokens import split_words
+from crossmatch.models.baselines.text_encoders import TEXT_MODELS, TextModel, TfIdf, embed_unique_texts, make_text_model
+from crossmatch.text.tokens_and_edits import split_words
 
 CaptionScore = Callable[[list[str], list[list[str]]], FloatArray]
 PAIRS_PER_BLOCK = 65_536  # pairs of vectors in memory at a time

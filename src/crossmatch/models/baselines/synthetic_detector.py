@@ -1,6 +1,6 @@
 """A trained detector of synthetic images and captions: a sigmoid neuron for each side of a frozen dual encoder.
 
-It answers trials by the protocol of BiVLC, section 5.3 (`synthetic_detector_outcomes`), without comparing images with captions.
+It answers trials by the protocol of BiVLC, section 5.3 (`precomputed_synthetic_detector`), without comparing images with captions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.trials import TrialOutcomes, Trials, TrialScores
 from crossmatch.models.abilities import ScoreSource, TextEncoder, cache_signature
-from crossmatch.models.baselines.synthetic_detector_outcomes import SyntheticProbabilities, make_detector_outcomes
+from crossmatch.models.baselines.precomputed_synthetic_detector import SyntheticProbabilities, make_detector_outcomes
 from crossmatch.models.cache import Cache
+from crossmatch.models.cache.cross_encoder_scores import BATCH
 from crossmatch.models.cache.embeddings import open_embeddings
-from crossmatch.models.cache.scores import BATCH
+from crossmatch.models.distinct_items import collect_items, require_images
 from crossmatch.models.embedding_pipeline import embed_images_of, embed_texts_of
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.models.files.model_folder import FolderModel, load_model_folder
-from crossmatch.models.model_inputs import collect_items, require_images
 
 try:
     from torch import nn

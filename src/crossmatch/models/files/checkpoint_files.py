@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 from crossmatch.models.files.model_folder import describe_mismatch
 
 try:

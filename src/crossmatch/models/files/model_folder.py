@@ -18,7 +18,7 @@ import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 
 try:
     import torch

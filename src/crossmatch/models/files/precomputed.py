@@ -14,8 +14,8 @@ import numpy as np
 
 from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix, Scores
-from crossmatch.data.similarity import Similarity
 from crossmatch.data.trial_outcomes import Outcomes
 from crossmatch.data.trials import TrialAnswers, TrialChoices, TrialOutcomes, Trials, TrialScores
 from crossmatch.ranking.trec_files import read_run

@@ -24,7 +24,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.models.baselines.caption_proxy import normalise_coco_id
 
 if TYPE_CHECKING:
-    from crossmatch.models.zoo.inputs import Regions
+    from crossmatch.models.zoo.network_inputs import Regions
 
 WHOLE = 64 << 20  # bytes up to which all of a file is hashed; larger files are hashed at some positions
 PROBES, PROBE = 256, 1 << 14  # how many positions, spread evenly, and how many bytes
@@ -190,7 +190,7 @@ class FileRegionStore:
         """Return the regions of these images as tensors."""
         import torch
 
-        from crossmatch.models.zoo.inputs import Regions
+        from crossmatch.models.zoo.network_inputs import Regions
 
         features, is_region, boxes = self.file.read_rows(self.rows[np.asarray(indices, dtype=np.int64)])
         return Regions(torch.from_numpy(features), torch.from_numpy(is_region), torch.from_numpy(boxes))

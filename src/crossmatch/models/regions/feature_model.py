@@ -19,10 +19,10 @@ from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import track
+from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix
-from crossmatch.data.similarity import Similarity
 from crossmatch.data.trials import Trials, TrialScores
-from crossmatch.models.model_inputs import collect_items
+from crossmatch.models.distinct_items import collect_items
 from crossmatch.models.regions.feature_files import RegionFile
 
 IMAGES_PER_BLOCK = 512  # whose regions are in memory at a time: 150 MB of 36 regions with 2,048 numbers

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.models.decoding_options import DecodingOptions
-from crossmatch.models.zoo.captioner_parts import select_items
+from crossmatch.models.zoo.caption_decoder_layers import select_items
 from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, DecodedCaptions, beam_search, decode_greedily, sample_captions
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, MAX_WORDS, PAD, Regions, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, MAX_WORDS, PAD, Regions, Words
 from crossmatch.models.zoo.trained_model import ZooModel, concatenate_padded, deduplicate_images
 
 if TYPE_CHECKING:

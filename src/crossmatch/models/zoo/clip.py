@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
-from crossmatch.models.zoo.inputs import MAX_WORDS, Regions, Words
 from crossmatch.models.zoo.layers import FEW, LAYERS, WIDTH, NetworkConfig, VectorNetwork, gather_positions, normalize
+from crossmatch.models.zoo.network_inputs import MAX_WORDS, Regions, Words
 
 INITIAL_TEMPERATURE = 0.07  # radford2021clip, sec. 2.5
 MAX_SCALE = 100.0  # largest factor of the logits; ibid.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -87,9 +88,30 @@ def similarity(
     >>> similarity(pictures, mask, texts, mask[:, :1], AttentionOptions("t2i")).round(decimals=3)
     tensor([[1., 0.], [0., 1.]])
     """
-    if attention.direction == "t2i":
-        return _scores(regions, region_mask, words, word_mask, attention, block, compiled)
-    return _scores(words, word_mask, regions, region_mask, attention, block, compiled).T
+    source, source_mask, query, query_mask = regions, region_mask, words, word_mask
+    if attention.direction == "i2t":
+        source, source_mask, query, query_mask = words, word_mask, regions, region_mask
+    kernels = _choose_kernels(source, query, attention, compiled)
+    in_blocks = _scores_in_torch if kernels is None else partial(_compiled_scores, kernels)
+
+    def columns(which: Tensor, s: Tensor, q: Tensor) -> Tensor:
+        return _dense_scores(s, source_mask, *trim_padding(q[which], query_mask[which]), attention)
+
+    def pairs(sources: Tensor, queries: Tensor, s: Tensor, q: Tensor) -> Tensor:
+        left, right = trim_padding(s[sources], source_mask[sources]), trim_padding(q[queries], query_mask[queries])
+        return _pair_scores(*left, *right, attention)
+
+    pair_bytes = COPIES * _dot_bytes(source, query)
+    gathered_bytes = (source[0:1].numel() + query[0:1].numel()) * source.element_size() * 2
+    work = PairwiseScores(
+        matrix=partial(in_blocks, source_mask=source_mask, query_mask=query_mask, attention=attention, block=block),
+        columns=columns,
+        pairs=pairs,
+        parts=group_by_length(query_mask.sum(dim=1), block // max(1, pair_bytes * len(source))),
+        pairs_per_step=block // max(1, pair_bytes + gathered_bytes),
+    )
+    scores = work.scores(source, query)
+    return scores if attention.direction == "t2i" else scores.T
 
 
 def pair_similarity(regions: Tensor, region_mask: Tensor, words: Tensor, word_mask: Tensor, attention: AttentionOptions) -> Tensor:
@@ -178,38 +200,8 @@ def _cosines(dots: Tensor, source: Tensor, source_mask: Tensor, query_mask: Tens
 # -- all pairs, in blocks
 
 
-def _scores(
-    source: Tensor,
-    source_mask: Tensor,
-    query: Tensor,
-    query_mask: Tensor,
-    attention: AttentionOptions,
-    block: int,
-    compiled: bool | None,
-) -> Tensor:
-    """Score every set of sources with every set of queries: (n, m)."""
-    kernels = _choose_kernels(source, query, attention, compiled)
-
-    def matrix(s: Tensor, q: Tensor) -> Tensor:
-        if kernels is not None:
-            return _compiled(kernels, s, source_mask, q, query_mask, attention, block)
-        return _in_torch(s, source_mask, q, query_mask, attention, block)
-
-    def columns(which: Tensor, s: Tensor, q: Tensor) -> Tensor:
-        return _dense_scores(s, source_mask, *trim_padding(q[which], query_mask[which]), attention)
-
-    def pairs(sources: Tensor, queries: Tensor, s: Tensor, q: Tensor) -> Tensor:
-        left, right = trim_padding(s[sources], source_mask[sources]), trim_padding(q[queries], query_mask[queries])
-        return _pair_scores(*left, *right, attention)
-
-    pair_bytes = COPIES * _dot_bytes(source, query)
-    gathered_bytes = (source[0:1].numel() + query[0:1].numel()) * source.element_size() * 2
-    groups = group_by_length(query_mask.sum(dim=1), block // max(1, pair_bytes * len(source)))
-    return PairwiseScores(matrix, columns, pairs, groups, block // max(1, pair_bytes + gathered_bytes)).scores(source, query)
-
-
-def _in_torch(
-    source: Tensor, source_mask: Tensor, query: Tensor, query_mask: Tensor, attention: AttentionOptions, block: int
+def _scores_in_torch(
+    source: Tensor, query: Tensor, *, source_mask: Tensor, query_mask: Tensor, attention: AttentionOptions, block: int
 ) -> Tensor:
     """`_dense_scores` in blocks of sources and queries of similar sizes."""
     out = source.new_zeros(len(source), len(query))
@@ -222,8 +214,8 @@ def _in_torch(
     return out
 
 
-def _compiled(
-    kernels: Any, source: Tensor, source_mask: Tensor, query: Tensor, query_mask: Tensor, attention: AttentionOptions, block: int
+def _compiled_scores(
+    kernels: Any, source: Tensor, query: Tensor, *, source_mask: Tensor, query_mask: Tensor, attention: AttentionOptions, block: int
 ) -> Tensor:
     """The same scores by a matrix product without padding and a compiled loop over it, with as many threads as torch uses."""
     flat_sources, flat_queries = _drop_padding(source, source_mask), _drop_padding(query, query_mask)
@@ -267,15 +259,15 @@ def _choose_kernels(source: Tensor, query: Tensor, attention: AttentionOptions, 
     if compiled is False or (compiled is None and not (is_supported and is_large)):
         return None
     try:
-        from crossmatch.models.zoo import attention_kernels
+        from crossmatch.models.zoo import cross_attention_kernels
     except ImportError:
-        attention_kernels = None  # type: ignore[assignment]
-    if compiled and (attention_kernels is None or not is_supported):
+        cross_attention_kernels = None  # type: ignore[assignment]
+    if compiled and (cross_attention_kernels is None or not is_supported):
         raise CrossmatchError(
             f"compiled=True needs numba (pip install 'crossmatch[fast]'), float32 tensors on a CPU and a temperature of at most "
             f"{MAX_COMPILED_TEMPERATURE:g}. Leave `compiled` out to use torch."
         )
-    return attention_kernels
+    return cross_attention_kernels
 
 
 def _dot_bytes(source: Tensor, query: Tensor) -> int:

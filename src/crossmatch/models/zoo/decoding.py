@@ -17,8 +17,8 @@ from torch import Tensor
 
 from crossmatch.data.errors import UsageError
 from crossmatch.models.decoding_options import MAX_CAPTION_LENGTH, MAX_LENGTH_PENALTY
-from crossmatch.models.zoo.captioner_parts import CaptionNet, select_items
-from crossmatch.models.zoo.inputs import BEGIN, END, MAX_WORDS, PAD, UNKNOWN, Words
+from crossmatch.models.zoo.caption_decoder_layers import CaptionNet, select_items
+from crossmatch.models.zoo.network_inputs import BEGIN, END, MAX_WORDS, PAD, UNKNOWN, Words
 
 # Default maximum length of a caption, including its end, in self-critical training, validation and `caption`. It equals the
 # number of words that are read of a text: diorama's captions have up to 48 words, COCO's about 50.

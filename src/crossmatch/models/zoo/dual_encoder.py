@@ -1,7 +1,7 @@
 """The dual encoders of CxC: trainable layers on frozen encoders, compared by the dot product (parekh2021cxc, sec. 5.2).
 
 DE_I2T and DE_T2T+I2T have an image side and a text side and differ in the loss only; DE_T2T encodes texts only, with one encoder
-for both sides. The losses are in `crossmatch.train.objectives.dual_encoder`.
+for both sides. The losses are in `crossmatch.train.objectives.sampled_softmax`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.models.zoo.frozen_text import CachedTexts, FrozenTextReader, TextFeatures
-from crossmatch.models.zoo.inputs import Regions
 from crossmatch.models.zoo.layers import FEW, LAYERS, SHARE, WIDTH, NetworkConfig, VectorNetwork, masked_mean
+from crossmatch.models.zoo.network_inputs import Regions
 
 
 @dataclass(frozen=True)

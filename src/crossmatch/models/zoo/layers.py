@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.data.errors import UsageError
-from crossmatch.models.zoo.inputs import PAD, Words
+from crossmatch.models.zoo.network_inputs import PAD, Words
 
 # Limits of a network's sizes, for the metadata of the configuration classes (see `crossmatch.data.settings`).
 WIDTH: Mapping[str, float] = {"least": 1, "most": 1 << 16}  # length of a vector; published networks have up to 3,072

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import FEW, WIDTH, BiGRU, NetworkConfig, WordVectors, masked_mean
+from crossmatch.models.zoo.network_inputs import Regions, Words
 from crossmatch.models.zoo.pvse import PIE, PartAttention
 
 NEAR = 1e-6  # added under the root of a distance, as in the released code, so that the gradient at 0 is finite

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import FEW, WIDTH, BiGRU, NetworkConfig, WordVectors, masked_mean, normalize
+from crossmatch.models.zoo.network_inputs import Regions, Words
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from crossmatch.models.zoo.cross_attention import BLOCK, AttentionOptions, pair_similarity, region_grounding, similarity
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import WIDTH, BiGRU, NetworkConfig, WordVectors, normalize
+from crossmatch.models.zoo.network_inputs import Regions, Words
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.models.zoo.cross_attention import attended_products, attention_weights
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import FEW, SHARE, WIDTH, BiGRU, NetworkConfig, WordVectors, masked_mean, normalize
+from crossmatch.models.zoo.network_inputs import Regions, Words
 from crossmatch.models.zoo.pairwise import PairwiseScores, group_by_length, trim_padding
 
 BLOCK = 32 << 20  # bytes of attended vectors in memory at once

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.captioner_parts import CaptionNet, KeyedRegions, LSTMState, RegionAttention, init_lstm_weights
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.caption_decoder_layers import CaptionNet, KeyedRegions, LSTMState, RegionAttention, init_lstm_weights
 from crossmatch.models.zoo.layers import SHARE, WIDTH, NetworkConfig
+from crossmatch.models.zoo.network_inputs import Regions
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.captioner_parts import CaptionNet, LSTMState, PackedWords
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.caption_decoder_layers import CaptionNet, LSTMState, PackedWords
 from crossmatch.models.zoo.layers import SHARE, WIDTH, NetworkConfig, masked_mean
+from crossmatch.models.zoo.network_inputs import Regions
 
 
 @dataclass(frozen=True)

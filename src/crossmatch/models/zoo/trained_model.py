@@ -26,8 +26,8 @@ from crossmatch.data.settings import validate_settings
 from crossmatch.models.baselines.small_dual_encoder import resize_images
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.models.files.model_folder import FolderModel, load_model_folder
-from crossmatch.models.zoo.inputs import MAX_WORDS, PAD, UNKNOWN, Regions, Vocabulary
-from crossmatch.models.zoo.region_features import ExtractorSettings, PixelGrid, make_extractor
+from crossmatch.models.zoo.network_inputs import MAX_WORDS, PAD, UNKNOWN, Regions, Vocabulary
+from crossmatch.models.zoo.region_extractors import ExtractorSettings, PixelGrid, make_extractor
 from crossmatch.models.zoo_families import zoo_families
 
 if TYPE_CHECKING:

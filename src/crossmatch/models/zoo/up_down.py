@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.captioner_parts import CaptionNet, KeyedRegions, RegionAttention, init_lstm_weights, lstm_step
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.caption_decoder_layers import CaptionNet, KeyedRegions, RegionAttention, init_lstm_weights, lstm_step
 from crossmatch.models.zoo.layers import SHARE, WIDTH, NetworkConfig, masked_mean
+from crossmatch.models.zoo.network_inputs import Regions
 
 
 @dataclass(frozen=True)

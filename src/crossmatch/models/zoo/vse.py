@@ -13,7 +13,6 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import (
     WIDTH,
     BiGRU,
@@ -24,6 +23,7 @@ from crossmatch.models.zoo.layers import (
     masked_mean,
     normalize,
 )
+from crossmatch.models.zoo.network_inputs import Regions, Words
 
 
 @dataclass(frozen=True)

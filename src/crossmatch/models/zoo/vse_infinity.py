@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words
 from crossmatch.models.zoo.layers import SHARE, WIDTH, BiGRU, NetworkConfig, VectorNetwork, WordVectors, normalize
+from crossmatch.models.zoo.network_inputs import BEGIN, END, PAD, Regions, Words
 
 SHARPNESS = 10.0  # of the softmax over positions: the released code divides by 0.1; the paper does not mention it
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
-from crossmatch.models.zoo.inputs import Regions, Words
 from crossmatch.models.zoo.layers import (
     LAYERS,
     SHARE,
@@ -23,6 +22,7 @@ from crossmatch.models.zoo.layers import (
     gru_outputs_and_last,
     normalize,
 )
+from crossmatch.models.zoo.network_inputs import Regions, Words
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.result import Result, ResultPart
 from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.cluster_bootstrap import Difference, holm_correction
-from crossmatch.metrics.correlation.metrics_over_models import MIN_MODELS, tau_b, tau_b_p_values
+from crossmatch.metrics.correlation.kendall_tau import MIN_MODELS, tau_b, tau_b_p_values
 from crossmatch.metrics.metric_table import metric
-from crossmatch.metrics.paired_tests import paired_difference
+from crossmatch.metrics.paired_tests import Difference, holm_correction, paired_difference
 from crossmatch.metrics.proportions import Proportion, clustered_proportion
 from crossmatch.report.comparison import require_same_protocol
 from crossmatch.report.tables import (
@@ -36,7 +35,7 @@ from crossmatch.report.tables import (
     model_labels,
     task_title,
 )
-from crossmatch.report.trust_gate import is_gate_result
+from crossmatch.report.trust_gate_table import is_gate_result
 
 PAIRS = (("i2t", "t2i"), ("ipos2t", "ineg2t"), ("tpos2i", "tneg2i"))
 MAIN_METRICS = {(2, 2): "group", (2, 1): "accuracy"}  # by numbers of captions and images

@@ -12,16 +12,16 @@ import numpy as np
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.result import Result, ResultRow
-from crossmatch.metrics.cluster_bootstrap import holm_correction
-from crossmatch.metrics.correlation.metrics_over_models import MIN_MODELS, MaskedFloats, tau_b, tau_b_interval, tau_b_p_values
+from crossmatch.metrics.correlation.kendall_tau import MIN_MODELS, MaskedFloats, tau_b, tau_b_interval, tau_b_p_values
 from crossmatch.metrics.metric_table import metric
+from crossmatch.metrics.paired_tests import holm_correction
 from crossmatch.report.comparison import require_same_protocol
 from crossmatch.report.pages import require_figure_suffix, write_output
-from crossmatch.report.plots import figure_bytes, styled
 from crossmatch.report.published_results import IGNORED_OPTIONS, load_published_table
 from crossmatch.report.query_variants import is_query_variant
+from crossmatch.report.result_plots import figure_bytes, styled
 from crossmatch.report.tables import EMPTY_CELL, Table, format_p_value
-from crossmatch.report.trust_gate import is_gate_result
+from crossmatch.report.trust_gate_table import is_gate_result
 
 MEAN = "mean"
 DIRECTIONS = ("i2t", "t2i")  # the directions that papers average over

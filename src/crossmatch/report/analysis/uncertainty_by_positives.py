@@ -15,7 +15,7 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
 from crossmatch.metrics.correlation.correlation_with_ratings import CorrelationEstimate, estimate_correlation
 from crossmatch.report.pages import Panel
-from crossmatch.report.plots import COLOURS, DARK, shorten
+from crossmatch.report.result_plots import COLOURS, DARK, shorten
 
 BINS = 10
 MIN_ITEMS = 3  # for a correlation

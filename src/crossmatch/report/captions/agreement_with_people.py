@@ -12,11 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from crossmatch.captions.human.agreement import PreferenceAgreement, RatingAgreement
-from crossmatch.captions.human.rating_scale import RatingScaleMatch
+from crossmatch.captions.human.metric_agreement import PreferenceAgreement, RatingAgreement
+from crossmatch.captions.human.rating_scale_matching import RatingScaleMatch
 from crossmatch.captions.human.reference_curve import CurvePoint, ReferenceCurve
 from crossmatch.captions.human.sensitivity import SensitivityRow
-from crossmatch.report.captions.plots import ForestBar, curve_panel, difference_panel, forest_panel, level_panel, sensitivity_panel
+from crossmatch.report.captions.agreement_plots import (
+    ForestBar,
+    curve_panel,
+    difference_panel,
+    forest_panel,
+    level_panel,
+    sensitivity_panel,
+)
 from crossmatch.report.pages import Panel
 from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value
 
@@ -237,7 +244,8 @@ def scale_table(matches: Mapping[str, RatingScaleMatch], name: str) -> Table:
     rows.append(("chance", f"{100 * chance[0]:.1f}", f"{100 * chance[1]:.1f}", f"{distance:.3f}"))
     head = ("", "equal, %", "within one, %", "mean distance")
     notes = (
-        "Captions sorted by score get ratings, each as often as people gave it; equal scores share. Chance knows only the shares.",
+        "Captions are sorted by score and assigned to the rating levels, each as frequent as among the human ratings; "
+        "equal scores get the same mixture. Chance assigns levels at random.",
     )
     return Table(f"{name}: metrics on the rating scale", (head,), tuple(rows), 1, notes)
 

@@ -15,7 +15,7 @@ from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.grounding import Grounder
 from crossmatch.report.pages import require_figure_suffix, write_output
-from crossmatch.report.plots import COLOURS, DARK, GREY, figure_bytes, styled, to_svg
+from crossmatch.report.result_plots import COLOURS, DARK, GREY, figure_bytes, styled, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crossmatch.captions.metric_table import CAPTION_METRICS, format_option
-from crossmatch.captions.scoring import ScoredCaptions, compare_captions
+from crossmatch.captions.caption_metric_table import CAPTION_METRICS, format_option
+from crossmatch.captions.score_captions import ScoredCaptions, compare_captions
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.report.pages import Panel, render_panels, render_template, write_output
 from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.study.assignment.hits import (
+from crossmatch.study.assignment.displayed_hits import (
     NO_SUCH_HIT,
     SESSION_EXPIRED,
     Hit,
@@ -37,7 +37,7 @@ from crossmatch.study.design.declaration import Design, check_answer
 if TYPE_CHECKING:
     from crossmatch.study.database.campaign import Campaign
 
-MAX_LEASES = 4  # drafts extend a claim to at most this many leases, so that a page left open does not block a HIT for ever
+MAX_LEASES = 4  # drafts extend a claim to at most this many leases, so that a page left open does not block a HIT forever
 
 
 class NoHitAvailableError(CrossmatchError):

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.study.assignment.hits import load_study_design
+from crossmatch.study.assignment.displayed_hits import load_study_design
 from crossmatch.study.database import events
 from crossmatch.study.database.schema import claim, member, person, study
 from crossmatch.study.design.declaration import Recipe

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlalchemy import Connection, select, update
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.study.assignment.hits import NotFoundError, load_hit
+from crossmatch.study.assignment.displayed_hits import NotFoundError, load_hit
 from crossmatch.study.database import events
 from crossmatch.study.database.schema import claim, person, slot, study
 
@@ -122,7 +122,7 @@ def _count_answers(connection: Connection, row: Any, verdict: str) -> dict[str, 
     free_slot = connection.execute(query).first()
     if free_slot is None and verdict == UNDO:
         raise ReviewConflictError(
-            "The HIT has gone to another person meanwhile, so these answers cannot count again. "
+            "The HIT has gone to another person in the meantime, so these answers cannot count again. "
             "Choose reassign to pay for them anyway."
         )
     if free_slot is None:

@@ -28,7 +28,7 @@ from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes that create the same campaign at once are not kept apart
+except ImportError:  # Windows: nothing prevents two processes from creating the same campaign at once
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Campaign:
         `write_lock`, processes by `BEGIN IMMEDIATE` (SQLite) or an advisory lock (PostgreSQL).
 
         Args:
-            exclusive: False lets others write meanwhile on PostgreSQL. For bulk inserts that no other writer can depend on.
+            exclusive: False lets others write at the same time on PostgreSQL, for bulk inserts that no other writer depends on.
         """
         is_sqlite = self.engine.dialect.name == "sqlite"
         lock = self.write_lock if is_sqlite or exclusive else nullcontext()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.study.assignment.hits import load_study_design
+from crossmatch.study.assignment.displayed_hits import load_study_design
 from crossmatch.study.assignment.people import seal_name
 from crossmatch.study.assignment.review import UNDO
 from crossmatch.study.database import events
 from crossmatch.study.database.schema import barred, claim, exclusion, hit, hit_item, item, member, person, slot, study
 from crossmatch.study.design.content_hash import content_hash
-from crossmatch.study.design.images import SUFFIX, is_intact
+from crossmatch.study.design.image_storage import SUFFIX, is_intact
 
 if TYPE_CHECKING:
     from crossmatch.study.database.campaign import Campaign

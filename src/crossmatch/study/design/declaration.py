@@ -10,7 +10,6 @@ title = "…"                     the heading above the questions
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
@@ -20,10 +19,8 @@ from typing import Any, Literal
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.declaration_files import declaration_name, packaged_names, parse_assignment, read_declaration
 from crossmatch.data.settings import format_value, suggest_name, validate_settings
+from crossmatch.study.design.places import SIDES, Place, parse_place
 
-SIDES = ("images", "captions", "lists")
-SIDE_NOUNS = {"images": "image", "captions": "caption", "lists": "list"}  # as in the values image-0 and caption-4
-PLACE_PATTERN = re.compile("(image|caption|list)-[0-9]+")
 MAX_CHOSEN = 50  # values of an answer to a question of kind `several`
 
 Yields = Literal["judgements", "trials", "ratings", "preferences", "choices"]
@@ -230,7 +227,7 @@ def allowed_values(question: Question, sizes: Mapping[str, int]) -> tuple[str, .
     >>> allowed_values(Question("q", "Which one?", options=(Option("none", "None"),), among="images"), {"images": 2})
     ('image-0', 'image-1', 'none')
     """
-    places = tuple(f"{SIDE_NOUNS[question.among]}-{n}" for n in range(sizes[question.among])) if question.among else ()
+    places = tuple(Place(question.among, n).value for n in range(sizes[question.among])) if question.among else ()
     return places + tuple(option.value for option in question.options)
 
 
@@ -392,7 +389,7 @@ def _require_valid_question(question: Question, earlier_questions: Mapping[str, 
     values = [option.value for option in question.options]
     if len(set(values)) < len(values):
         raise UsageError(f"{where} has two options with the same value. Rename one.")
-    reserved = next((value for value in values if question.among and PLACE_PATTERN.fullmatch(value)), None)
+    reserved = next((value for value in values if question.among and parse_place(value)), None)
     if reserved:
         raise UsageError(f"{where} has the option {reserved!r}, which is the value of a displayed choice. Rename it.")
     if question.kind == "slider" and (question.among or question.low >= question.high):

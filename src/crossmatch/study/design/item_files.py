@@ -28,20 +28,17 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crossmatch.benchmarks.formats.csv_tables import DELIMITERS, TYPO_SIMILARITY
 from crossmatch.benchmarks.formats.trial_files import is_jsonl, read_records
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.file_contents import file_sha256
 from crossmatch.data.settings import format_value, suggest_name
-from crossmatch.study.design.add_study import StudyItems
 from crossmatch.study.design.data_source import Source, find_item_images
-from crossmatch.study.design.declaration import SIDE_NOUNS, Design, Question
-from crossmatch.study.design.new_study import EXAMPLE, GOLD, NewItem, require_item
-
-if TYPE_CHECKING:
-    pass
+from crossmatch.study.design.declaration import Design, Question
+from crossmatch.study.design.new_items import EXAMPLE, GOLD, NewItem, StudyItems, require_item
+from crossmatch.study.design.places import Place
 
 SIDES = ("image", "caption")
 CANDIDATE = "candidate"
@@ -205,7 +202,7 @@ def choices_of(trial: NewItem, design: Design) -> Iterator[NewItem]:
             }  # fmt: skip
             if "fits" in trial.details:
                 details["fits"] = [trial.details["fits"][i * n + c] for i in range(n)[images] for c in range(n)[captions]]
-            correct = f"{SIDE_NOUNS[question.among]}-{place}"
+            correct = Place(question.among, place).value
             yield replace(
                 trial, key=f"{trial.key}/{block}-{place}", images=trial.images[images], captions=trial.captions[captions],
                 block=block, group=trial.group or trial.key, gold={question.name: (correct,)} if trial.kind else None,
@@ -270,7 +267,7 @@ def _read_side(
 
 
 def _find_image(name: str, source: Source) -> str | None:
-    return name if name in source.images or not source.words else None  # without a collection it is a file name
+    return name if name in source.images or not source.data_name else None  # without a collection it is a file name
 
 
 def _caption_id(text: str, where: str, source: Source) -> str:

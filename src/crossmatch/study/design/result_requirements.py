@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.design.declaration import Design, Question, allowed_values
+from crossmatch.study.design.places import parse_place
 
 if TYPE_CHECKING:
-    from crossmatch.study.design.new_study import NewItem
+    from crossmatch.study.design.new_items import NewItem
     from crossmatch.study.results.answers import StudyItem
 
     Item: TypeAlias = NewItem | StudyItem
@@ -167,8 +168,8 @@ def trial_captions(item: Item, value: str) -> tuple[str, ...]:
 
 def caption_places(item: Item, value: str) -> list[int]:
     """The places of the captions that a trial takes from its item."""
-    side, _, place = value.rpartition("-")
-    chosen = int(place) if side == "caption" else 0
+    place = parse_place(value)
+    chosen = place.n if place and place.side == "captions" else 0
     rest = [n for n in range(len(item.captions)) if n != chosen] if len(item.images) == 1 else []
     return [chosen, *rest] if item.captions else []
 

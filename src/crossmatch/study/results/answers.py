@@ -1,14 +1,14 @@
-"""The submitted answers of a study, read from the event log. No other table holds them."""
+"""The submitted answers of a study, read from the event log, and those of them that count."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, or_, select, true
+from sqlalchemy import Connection, and_, select
 
 from crossmatch.study.database.schema import claim, event, item, person
 from crossmatch.study.design.result_requirements import ids_of
@@ -51,6 +51,7 @@ class Answer:
     submitted_at: float
     seconds: float | None  # measured by the browser
     is_late: bool
+    has_slot: bool  # whether it is one of the answers that the HIT requires: neither rejected nor too late
     has_wrong_gold: bool  # whether a gold question of the HIT was answered wrong
     verdict: str | None
     orders: Mapping[str, Any] = field(repr=False)
@@ -58,6 +59,23 @@ class Answer:
     @property
     def is_artificial(self) -> bool:
         return is_artificial(self.person)
+
+    @property
+    def awaits_review(self) -> bool:
+        return self.has_wrong_gold and self.verdict is None
+
+
+@dataclass(frozen=True, eq=False)
+class StudyAnswers:
+    """The answers of a study in the order of submission, also to gold questions but not to quizzes."""
+
+    submitted: list[Answer]  # also late and rejected ones, and those that await review
+    counted: list[Answer]  # those that become the result
+    left_out: int  # answers of artificial annotators in neither list, because real people answered too
+
+    @property
+    def left_out_message(self) -> str:
+        return f"{self.left_out:,} answers of artificial annotators are left out, because real people answered too"
 
 
 def is_artificial(name: str) -> bool:
@@ -77,37 +95,36 @@ def load_items(connection: Connection, study_id: int) -> dict[int, StudyItem]:
     }
 
 
-def read_counted_answers(connection: Connection, study_id: int, *, pending: bool = False) -> Iterator[Answer]:
-    """The answers that count, also to gold questions, in the order of submission.
+def read_answers(connection: Connection, study_id: int, *, pending: bool = False) -> StudyAnswers:
+    """The answers of a study. Those of artificial annotators are left out as soon as a real person has submitted a HIT.
 
     Args:
         connection: An open transaction.
         study_id: The study.
         pending: Whether HITs with a wrong gold answer count before a reviewer has approved them.
     """
-    is_accepted = true() if pending else or_(~claim.c.doubt, claim.c.verdict == "approve")
-    return _read_answers(connection, study_id, and_(claim.c.counted, is_accepted))
+    answers = _read_submitted(connection, study_id)
+    has_real_people = not all(answer.is_artificial for answer in answers)
+    submitted = [answer for answer in answers if not (has_real_people and answer.is_artificial)]
+    counted = [answer for answer in submitted if answer.has_slot and (pending or not answer.awaits_review)]
+    return StudyAnswers(submitted, counted, len(answers) - len(submitted))
 
 
-def read_all_answers(connection: Connection, study_id: int) -> Iterator[Answer]:
-    """All submitted answers except those to quizzes: also late, doubted and rejected ones."""
-    return _read_answers(connection, study_id, claim.c.slot.is_not(None))
-
-
-def _read_answers(connection: Connection, study_id: int, condition: Any) -> Iterator[Answer]:
+def _read_submitted(connection: Connection, study_id: int) -> list[Answer]:
     items = load_items(connection, study_id)
     query = (
         select(event.c.body, event.c.at, claim, person.c.key)
         .join(claim, and_(claim.c.study == event.c.study, claim.c.event == event.c.number))
         .join(person, person.c.id == claim.c.person)
-        .where(event.c.study == study_id, condition)
+        .where(event.c.study == study_id, claim.c.slot.is_not(None))
         .order_by(event.c.number)
     )
+    answers = []
     for row in connection.execute(query, execution_options={"yield_per": 2000}):
         body = json.loads(row.body)
         times = body["seconds"] or [None] * len(body["answers"])
-        for answer, seconds in zip(body["answers"], times, strict=True):
-            yield Answer(
+        answers += [
+            Answer(
                 item=items[answer["item"]],
                 person=row.key,
                 claim_id=row.id,
@@ -116,7 +133,11 @@ def _read_answers(connection: Connection, study_id: int, condition: Any) -> Iter
                 submitted_at=row.at,
                 seconds=seconds,
                 is_late=body.get("late", False),
+                has_slot=row.counted,
                 has_wrong_gold=row.doubt,
                 verdict=row.verdict,
                 orders=answer.get("orders", {}),
             )
+            for answer, seconds in zip(body["answers"], times, strict=True)
+        ]
+    return answers

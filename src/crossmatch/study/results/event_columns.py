@@ -17,10 +17,11 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
-from crossmatch.study.assignment.hits import load_study_design
+from crossmatch.study.assignment.displayed_hits import load_study_design
 from crossmatch.study.assignment.review import VERDICTS
 from crossmatch.study.database.schema import claim, event, hit, hit_item, item
-from crossmatch.study.design.declaration import SIDE_NOUNS, Design, Question
+from crossmatch.study.design.declaration import Design, Question
+from crossmatch.study.design.places import Place, parse_place
 
 if TYPE_CHECKING:
     from crossmatch.study.database.campaign import Campaign
@@ -261,9 +262,9 @@ class EventReader:
             part = int(SLIDER_PARTS * (value - question.low) / (question.high - question.low))
             return {"question": n, "value": value, "displayed": min(part, SLIDER_PARTS - 1), "place": NONE, "places": 0}
         order = answer["orders"].get(question.among, ())
-        place = displayed_place(question, value, order)
+        place = displayed_place(value, order)
         name = ", ".join(value) if isinstance(value, list) else value
-        displayed_name = name if place == NONE else f"{SIDE_NOUNS[question.among]}-{place}"
+        displayed_name = name if place == NONE else Place(question.among, place).value
         code, displayed = (codes.setdefault(text, len(codes)) for text in (name, displayed_name))
         return {"question": n, "value": code, "displayed": displayed, "place": place, "places": len(order)}
 
@@ -275,15 +276,14 @@ class EventReader:
         self._last_change = number
 
 
-def displayed_place(question: Question, value: Any, order: Sequence[int]) -> int:
-    """The place on the page of the chosen image, caption or list; NONE if the choice was an option.
+def displayed_place(value: object, order: Sequence[int]) -> int:
+    """The place on the page of the chosen image, caption or list; NONE if the choice was an option, or places are not shuffled.
 
-    >>> displayed_place(Question("q", "Which?", among="images"), "image-0", [1, 0])
-    1
+    >>> displayed_place("image-0", [1, 0]), displayed_place("both", [1, 0])
+    (1, -1)
     """
-    if not order or not isinstance(value, str) or value in {option.value for option in question.options}:
-        return NONE
-    return order.index(int(value.rpartition("-")[2]))
+    place = parse_place(value) if order else None
+    return NONE if place is None else order.index(place.n)
 
 
 def _load_submissions(connection: Connection, claims: list[str]) -> dict[str, int]:

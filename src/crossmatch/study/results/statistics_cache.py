@@ -1,4 +1,4 @@
-"""Statistics for the owner pages, computed by background threads, so that pages wait only briefly.
+"""Caches the statistics of the owner pages. Background threads compute them, so that pages wait only briefly.
 
 Reading continues from the last event, and nothing is computed again while nothing has changed. Agreement takes long with many
 answers, so it is recomputed at most as often as a tenth of a processor allows. Statistics are kept in memory only.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from crossmatch.study.database.schema import head
-from crossmatch.study.results.agreement import (
+from crossmatch.study.results.annotator_agreement import (
     NO_DISAGREEMENT,
     DisagreementRanking,
     QuestionAgreement,

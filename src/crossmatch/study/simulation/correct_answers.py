@@ -14,13 +14,13 @@ from crossmatch.benchmarks.formats.csv_tables import read_table
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.diorama.caption_meaning import Meaning
 from crossmatch.diorama.edits import is_true_of
+from crossmatch.diorama.graded_similarity import BEST, caption_similarity, scene_caption_similarity, scene_similarity
 from crossmatch.diorama.scenes import Scene
-from crossmatch.diorama.similarity import BEST, caption_similarity, scene_caption_similarity, scene_similarity
-from crossmatch.study.design.declaration import SIDE_NOUNS
+from crossmatch.study.design.places import Place, parse_place
 
 K = TypeVar("K")
 V = TypeVar("V")
-Right = tuple[str, ...] | float  # correct values, the best first; or the value of a slider
+CorrectAnswer = tuple[str, ...] | float  # correct values, the best first; or the value of a slider
 Side = Literal["image", "caption"]
 CLEAR, PARTLY = 0.75, 0.25  # the lowest grades of a caption that fits, or fits in part
 RELATED = 2.0  # the lowest similarity of a wrong caption that is not completely wrong
@@ -65,13 +65,13 @@ class ViewedItem:
         >>> ViewedItem(("cat", "dog"), ("A pet.",)).content_of("image-1"), ViewedItem((), ("A pet.",)).content_of("both")
         ('dog', 'both')
         """
-        side, _, place = value.rpartition("-")
-        if side not in SIDE_NOUNS.values() or not place.isdigit():
+        place = parse_place(value)
+        if place is None:
             return value
-        if side == "list":
+        if place.side == "lists":
             size = len(self.images) // max(1, self.lists)
-            return "|".join(self.images[int(place) * size : (int(place) + 1) * size])
-        return (self.images if side == "image" else self.captions)[int(place)]
+            return "|".join(self.images[place.n * size : (place.n + 1) * size])
+        return (self.images if place.side == "images" else self.captions)[place.n]
 
 
 # -- sources of the truth
@@ -203,39 +203,42 @@ def fitting(truth: TruthSource, images: Sequence[str], captions: Sequence[str]) 
     return [truth.grade(image, caption) >= CLEAR for image in images for caption in captions]
 
 
-def _distinguishing_captions(item: ViewedItem, truth: TruthSource) -> Right:
+def _chosen(side: str, is_chosen: Sequence[bool]) -> tuple[str, ...]:
+    """The values of the images, captions or lists that are chosen."""
+    return tuple(Place(side, n).value for n, chosen in enumerate(is_chosen) if chosen)
+
+
+def _distinguishing_captions(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     left, right = (fitting(truth, [image], item.captions) for image in item.images)
-    distinguishing = tuple(
-        f"caption-{n}" for n, (fits_left, fits_right) in enumerate(zip(left, right, strict=True)) if fits_left and not fits_right
-    )
-    return distinguishing or ("none",)
+    distinguishing = [fits_left and not fits_right for fits_left, fits_right in zip(left, right, strict=True)]
+    return _chosen("captions", distinguishing) or ("none",)
 
 
-def _matching_image(item: ViewedItem, truth: TruthSource) -> Right:
+def _matching_image(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     fits = fitting(truth, item.images, item.captions)
-    return ("both",) if all(fits) else (f"image-{fits.index(True)}",) if any(fits) else ("neither",)
+    return ("both",) if all(fits) else _chosen("images", fits) or ("neither",)
 
 
-def _better_image(item: ViewedItem, truth: TruthSource) -> Right:
+def _better_image(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     fits = fitting(truth, item.images, item.captions)
     if any(fits):
-        return ("both",) if all(fits) else (f"image-{fits.index(True)}",)
+        return ("both",) if all(fits) else _chosen("images", fits)
     similarities = [truth.similarity(("image", image), ("caption", item.captions[0])) for image in item.images]
-    return ("both",) if similarities[0] == similarities[1] else (f"image-{similarities.index(max(similarities))}",)
+    best = [similarity == max(similarities) for similarity in similarities]
+    return ("both",) if all(best) else _chosen("images", best)
 
 
-def _fitting_images(item: ViewedItem, truth: TruthSource) -> Right:
+def _fitting_images(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     fits = fitting(truth, item.images, item.captions)
-    return tuple(f"image-{n}" for n, is_fitting in enumerate(fits) if is_fitting) or ("none",)
+    return _chosen("images", fits) or ("none",)
 
 
-def _two_way(item: ViewedItem, truth: TruthSource) -> Right:
+def _two_way(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     fits = fitting(truth, item.images, item.captions)
-    side = "caption" if len(item.captions) > 1 else "image"
-    return tuple(f"{side}-{n}" for n, is_fitting in enumerate(fits) if is_fitting) or tuple(f"{side}-{n}" for n in range(len(fits)))
+    return _chosen("captions" if len(item.captions) > 1 else "images", fits if any(fits) else [True] * len(fits))
 
 
-def _match(item: ViewedItem, truth: TruthSource) -> Right:
+def _match(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     image, caption = item.images[0], item.captions[0]
     grade = truth.grade(image, caption)
     if grade >= PARTLY:
@@ -243,18 +246,18 @@ def _match(item: ViewedItem, truth: TruthSource) -> Right:
     return ("weak-no",) if truth.similarity(("image", image), ("caption", caption)) >= RELATED else ("no",)
 
 
-def _similarity(item: ViewedItem, truth: TruthSource) -> Right:
+def _similarity(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     images: list[tuple[Side, str]] = [("image", image) for image in item.images]
     captions: list[tuple[Side, str]] = [("caption", text) for text in item.captions]
     first, second = images + captions
     return truth.similarity(first, second)
 
 
-def _preferred_lists(item: ViewedItem, truth: TruthSource) -> Right:
+def _preferred_lists(item: ViewedItem, truth: TruthSource) -> CorrectAnswer:
     size = len(item.images) // item.lists
     lists = [item.images[n * size : (n + 1) * size] for n in range(item.lists)]
     precisions = [average_precision(fitting(truth, images, item.captions)) for images in lists]
-    return tuple(f"list-{n}" for n, precision in enumerate(precisions) if precision == max(precisions))
+    return _chosen("lists", [precision == max(precisions) for precision in precisions])
 
 
 def average_precision(fits: Sequence[bool]) -> float:
@@ -266,7 +269,7 @@ def average_precision(fits: Sequence[bool]) -> float:
     return sum(sum(fits[: n + 1]) / (n + 1) for n, is_fitting in enumerate(fits) if is_fitting) / len(fits)
 
 
-CORRECT_ANSWERS: Mapping[str, Callable[[ViewedItem, TruthSource], Right]] = {
+CORRECT_ANSWERS: Mapping[str, Callable[[ViewedItem, TruthSource], CorrectAnswer]] = {
     "bison-select": _distinguishing_captions,
     "bison-verify": _matching_image,
     "caption-correctness": lambda item, truth: (str(truth.quality(item.images[0], item.captions[0])),),
@@ -282,7 +285,7 @@ CORRECT_ANSWERS: Mapping[str, Callable[[ViewedItem, TruthSource], Right]] = {
 }
 
 
-def correct_answer(study: str, item: ViewedItem, truth: TruthSource | None) -> Right | None:
+def correct_answer(study: str, item: ViewedItem, truth: TruthSource | None) -> CorrectAnswer | None:
     """The correct answer to the main question of a preset; None if it is not known."""
     if truth is None or study not in CORRECT_ANSWERS:
         return None

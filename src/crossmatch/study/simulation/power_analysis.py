@@ -18,7 +18,7 @@ import numpy as np
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import UsageError
-from crossmatch.metrics.agreement.answers import Answers
+from crossmatch.metrics.agreement.answer_arrays import Answers
 from crossmatch.metrics.agreement.vote_aggregation import dawid_skene
 from crossmatch.metrics.proportions import wilson_interval
 

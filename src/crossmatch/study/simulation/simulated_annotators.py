@@ -17,7 +17,7 @@ import numpy as np
 
 from crossmatch.study.design.declaration import Design, Option, follows
 from crossmatch.study.results.answers import StudyItem
-from crossmatch.study.simulation.correct_answers import NO_TRUTH, ItemTruth, Right, TruthSource, ViewedItem, correct_answer
+from crossmatch.study.simulation.correct_answers import NO_TRUTH, CorrectAnswer, ItemTruth, TruthSource, ViewedItem, correct_answer
 from crossmatch.study.simulation.http_client import Client
 
 SHARE = {"least": 0, "most": 1}
@@ -146,7 +146,7 @@ class SimulatedAnnotator:
         images = tuple(self.key.images.get(name, name) for name in hashes)
         return ViewedItem(images, tuple(item["captions"]), item["lists"])
 
-    def truth(self, viewed: ViewedItem, question: Mapping[str, Any]) -> Right | None:
+    def truth(self, viewed: ViewedItem, question: Mapping[str, Any]) -> CorrectAnswer | None:
         """The right answer by gold and by the truth, in displayed places."""
         right = correct_answer(self.key.design.name, viewed, self.key.truth) if self.key.design else None
         accepted = self.key.gold.get(viewed.contents, {}).get(question["name"])
@@ -155,11 +155,13 @@ class SimulatedAnnotator:
         values = tuple(option["value"] for option in question["options"] if viewed.content_of(option["value"]) in accepted)
         return tuple(value for value in values if isinstance(right, tuple) and value in right) or values or None
 
-    def answer(self, item: Mapping[str, Any], viewed: ViewedItem, lazy: bool = False) -> tuple[dict[str, Any], Right | None]:
+    def answer(
+        self, item: Mapping[str, Any], viewed: ViewedItem, lazy: bool = False
+    ) -> tuple[dict[str, Any], CorrectAnswer | None]:
         """A value for each question that is asked, and the right answer to the first."""
         dice = self.dice("item", sorted(viewed.contents))
         answer: dict[str, Any] = {}
-        right: Right | None = None
+        right: CorrectAnswer | None = None
         for n, question in enumerate(item["questions"]):
             if question["after"] and not follows(question["when"], answer.get(question["after"])):
                 continue
@@ -169,7 +171,7 @@ class SimulatedAnnotator:
         return answer, right
 
     def _choose_value(
-        self, question: Mapping[str, Any], right: Right | None, viewed: ViewedItem, dice: np.random.Generator, lazy: bool
+        self, question: Mapping[str, Any], right: CorrectAnswer | None, viewed: ViewedItem, dice: np.random.Generator, lazy: bool
     ) -> Any:
         if question["kind"] == "slider":
             low, high = float(question["low"]), float(question["high"])
@@ -220,7 +222,7 @@ class SimulatedAnnotator:
         return round(float(self.habits.seconds * (0.2 if lazy else 1.0) * np.exp(dice.normal(0, TIME_DEVIATION))), 2)
 
 
-def is_right(value: Any, right: Right) -> bool:
+def is_right(value: Any, right: CorrectAnswer) -> bool:
     """Whether an answer is right; on a slider, near enough."""
     return abs(value - right) <= SLIDER_TOLERANCE if isinstance(right, float) else value in right
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment import claims, people
 from crossmatch.study.assignment.claims import NoHitAvailableError
-from crossmatch.study.assignment.hits import (
+from crossmatch.study.assignment.displayed_hits import (
     NO_SUCH_STUDY,
     SESSION_EXPIRED,
     DisplayedItem,
@@ -24,10 +24,8 @@ from crossmatch.study.assignment.people import Person
 from crossmatch.study.database.schema import item, member, study
 from crossmatch.study.design.declaration import design_from_dict
 from crossmatch.study.web.hit_json import example_as_json, hit_as_json
-from crossmatch.study.web.page_context import Site, is_api, redirect, site_of, with_body
 from crossmatch.study.web.security import (
     FIELD,
-    HEADER,
     RequestRejectedError,
     Session,
     Visitor,
@@ -36,9 +34,11 @@ from crossmatch.study.web.security import (
     open_session,
     read_browser_secret,
     read_session,
-    require_own_page,
+    require_csrf,
+    require_same_origin,
     require_visitor,
 )
+from crossmatch.study.web.site import Site, is_api, redirect, site_of, with_body, with_role
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,7 +75,7 @@ def enter(request: Request) -> Response:
     site, token = site_of(request), request.path_params["token"]
     if request.method != "POST":
         return site.page("enter.html", None, token=token)
-    require_own_page(request, None, None)
+    require_same_origin(request)
     _limit_entries(site, request)
     person = people.find_by_token(site.campaign, token)
     if person is None:
@@ -85,8 +85,8 @@ def enter(request: Request) -> Response:
     return response
 
 
-@with_body
-def join(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(lambda _: None)
+def join(request: Request, _: None, fields: dict[str, Any]) -> Response:
     """Join a study by its link: read about it and agree. Repeating the form has no further effect."""
     site, link = site_of(request), request.path_params["link"]
     platform_id = next((request.query_params[name] for name in PLATFORM_PARAMETERS if request.query_params.get(name)), "")
@@ -105,7 +105,7 @@ def join(request: Request, fields: dict[str, Any]) -> Response:
         page = site.page("join.html", visitor, **values, error="")
         give_browser_secret(request, page, site.secure)
         return page
-    require_own_page(request, visitor, fields.get(FIELD))
+    require_csrf(visitor, fields.get(FIELD))
     _limit_entries(site, request)
     try:
         person = visitor.person if visitor else _join(site, request, row, platform_id or fields.get("person", ""))
@@ -132,13 +132,13 @@ def _limit_entries(site: Site, request: Request) -> None:
         raise RequestRejectedError(429, "Too many people have joined from your address. Wait a minute and try again.")
 
 
-def _require_session(site: Site, request: Request, token: object) -> Session:
+def _require_session(request: Request) -> Session:
     """The session in the cookie. Whether it has ended is checked later, in the transaction of the change."""
+    site = site_of(request)
     session = read_session(site.campaign, request)
     if session is None:
         raise RequestRejectedError(401, SESSION_EXPIRED)
     site.limit_requests(session.person_id, session.session_number)
-    require_own_page(request, session, token)
     return session
 
 
@@ -186,23 +186,20 @@ def overview(request: Request) -> Response:
     return site.page("study.html", visitor, name=row.name, design=design_from_dict(row.design), open=row.open, **values)
 
 
-@with_body
-def agree(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(with_role())
+def agree(request: Request, visitor: Visitor, _: dict[str, Any]) -> Response:
     """Somebody who entered by a personal link agrees to take part."""
     site = site_of(request)
-    visitor = site.require_visitor(request)
-    require_own_page(request, visitor, fields.get(FIELD))
     with site.campaign.read_transaction() as connection:
         row = _load_own_study(connection, request, visitor)
     people.give_consent(site.campaign, row.id, visitor.person.id)
     return redirect(f"/s/{row.name}")
 
 
-@with_body
-def claim(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(_require_session)
+def claim(request: Request, session: Session, _: dict[str, Any]) -> Response:
     """Claim the next HIT; a redirect for a form, JSON for a script."""
-    site, api = site_of(request), is_api(request)
-    session = _require_session(site, request, request.headers.get(HEADER) if api else fields.get(FIELD))
+    site = site_of(request)
     try:
         study_id = find_study_id(site.campaign, request.path_params["study"])
         claimed = claims.claim_and_load(site.campaign, study_id, session.person_id, session.session_number)
@@ -211,7 +208,7 @@ def claim(request: Request, fields: dict[str, Any]) -> Response:
         raise
     except NoHitAvailableError as error:
         return _no_hit_response(site, request, require_visitor(site.campaign, request), error)
-    return JSONResponse(hit_as_json(claimed)) if api else redirect(f"/h/{claimed.claim_id}")
+    return JSONResponse(hit_as_json(claimed)) if is_api(request) else redirect(f"/h/{claimed.claim_id}")
 
 
 def _no_hit_response(site: Site, request: Request, visitor: Visitor, error: NoHitAvailableError) -> Response:
@@ -249,26 +246,22 @@ def hit_json(request: Request) -> Response:
         return JSONResponse(hit_as_json(load_hit(connection, request.path_params["claim"], visitor.person.id)))
 
 
-@with_body
-def save_draft(request: Request, body: dict[str, Any]) -> Response:
+@with_body(with_role())
+def save_draft(request: Request, visitor: Visitor, body: dict[str, Any]) -> Response:
     """Store a draft of the answers."""
-    site = site_of(request)
-    visitor = site.require_visitor(request)
-    require_own_page(request, visitor, request.headers.get(HEADER))
     number, answers = body.get("number"), body.get("answers")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**31:
         raise CrossmatchError("A draft needs a number of at least 1. Reload the page.")
     if not isinstance(answers, list) or len(answers) > 10_000:
         raise CrossmatchError("A draft needs a list of answers. Reload the page.")
-    lease_end = claims.save_draft(site.campaign, request.path_params["claim"], visitor.person.id, number, answers)
+    lease_end = claims.save_draft(site_of(request).campaign, request.path_params["claim"], visitor.person.id, number, answers)
     return JSONResponse({"kept": True, "lease": lease_end})
 
 
-@with_body
-def submit(request: Request, body: dict[str, Any]) -> Response:
+@with_body(_require_session)
+def submit(request: Request, session: Session, body: dict[str, Any]) -> Response:
     """Submit the answers to all items of a HIT. The response is sent when they are on the disk."""
     site, claim_id = site_of(request), request.path_params["claim"]
-    session = _require_session(site, request, request.headers.get(HEADER))
     answers, seconds = body.get("answers"), body.get("seconds")
     try:
         receipt = claims.submit(site.campaign, claim_id, session.person_id, answers, seconds, session.session_number)

@@ -12,8 +12,8 @@ from starlette.staticfiles import StaticFiles
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.database.campaign import Campaign
 from crossmatch.study.web import annotator_pages, owner_pages
-from crossmatch.study.web.page_context import HERE, Site, handle_error
 from crossmatch.study.web.security import SecurityMiddleware
+from crossmatch.study.web.site import HERE, Site, handle_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossmatch.study.assignment.hits import DisplayedItem, Hit, display_item, to_declared_places
-from crossmatch.study.design.declaration import SIDE_NOUNS, DisplaySettings, Question, design_from_dict
+from crossmatch.study.assignment.displayed_hits import DisplayedItem, Hit, display_item, to_declared_places
+from crossmatch.study.design.declaration import DisplaySettings, Question, design_from_dict
+from crossmatch.study.design.places import Place
 
 LETTERS = "ABCDEFGHIJ"
 
@@ -60,7 +61,7 @@ def _question_as_json(question: Question, item: DisplayedItem, image_names: list
     side = question.among
     choices = [
         {
-            "value": f"{SIDE_NOUNS[side]}-{n}",
+            "value": Place(side, n).value,
             "text": _choice_text(side, item, n, image_names),
             "hint": "",
             "shown": side,

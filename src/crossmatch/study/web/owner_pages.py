@@ -14,15 +14,15 @@ from starlette.routing import Route
 
 from crossmatch.study.assignment import people
 from crossmatch.study.assignment import review as reviews
-from crossmatch.study.assignment.hits import NotFoundError
+from crossmatch.study.assignment.displayed_hits import NotFoundError
 from crossmatch.study.assignment.people import ROLES
 from crossmatch.study.database.schema import BUSY, claim, person, slot, study
 from crossmatch.study.design.declaration import design_from_dict
 from crossmatch.study.results import progress
-from crossmatch.study.web import review_views, value_formatting
+from crossmatch.study.web import review_page_data, value_formatting
 from crossmatch.study.web.annotator_pages import load_study
-from crossmatch.study.web.page_context import Site, redirect, site_of, with_body
-from crossmatch.study.web.security import FIELD, RequestRejectedError, Visitor, require_own_page
+from crossmatch.study.web.security import RequestRejectedError, Visitor
+from crossmatch.study.web.site import Site, redirect, site_of, with_body, with_role
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,13 +42,6 @@ REVIEW_MESSAGES = {
     "undo": "Undone: the HIT has no verdict any more.",
     "kept": "Recorded. The HIT had already gone to another person, so nothing else has changed.",
 }
-
-
-def _require_sender(site: Site, request: Request, fields: dict[str, Any], *roles: str) -> Visitor:
-    """The person who sent a form from one of our own pages."""
-    visitor = site.require_visitor(request, *roles)
-    require_own_page(request, visitor, fields.get(FIELD))
-    return visitor
 
 
 @dataclass(frozen=True)
@@ -115,11 +108,10 @@ def campaign(request: Request) -> Response:
     return site.page("owner.html", visitor, studies=studies, roles=ROLES, fmt=value_formatting)
 
 
-@with_body
-def invite(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(with_role("owner"))
+def invite(request: Request, visitor: Visitor, fields: dict[str, Any]) -> Response:
     """Create a personal link; it is shown once."""
     site = site_of(request)
-    visitor = _require_sender(site, request, fields, "owner")
     name, role = people.check_name(fields.get("person", "")), fields.get("role", "")
     if name == visitor.person.name:
         raise RequestRejectedError(
@@ -144,7 +136,7 @@ def overview(request: Request) -> Response:
     browser_seconds = snapshot.answers.seconds[snapshot.answers.seconds >= 0]
     with site.campaign.read_transaction() as connection:
         pairs = [_lowest_pairs(connection, question.cohen) for question in view.agreement.questions] if view.agreement else []
-        names = review_views.load_names(connection, (annotator.person_id for annotator in flagged))
+        names = review_page_data.load_names(connection, (annotator.person_id for annotator in flagged))
     return page.render(
         "owner_study.html",
         view=view,
@@ -164,15 +156,14 @@ def overview(request: Request) -> Response:
 def _lowest_pairs(connection: Connection, kappas: PairwiseKappas | None) -> list[dict[str, Any]]:
     """The names and kappas of the pairs with the lowest agreement."""
     pairs = sorted(kappas.pairs if kappas else (), key=lambda pair: (pair.kappa.value is None, pair.kappa.value or 0.0))[:MAX_PAIRS]
-    names = review_views.load_names(connection, (person_id for pair in pairs for person_id in (pair.first, pair.second)))
+    names = review_page_data.load_names(connection, (person_id for pair in pairs for person_id in (pair.first, pair.second)))
     return [{"first": names[pair.first], "second": names[pair.second], "kappa": pair.kappa} for pair in pairs]
 
 
-@with_body
-def set_open(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(with_role("owner"))
+def set_open(request: Request, visitor: Visitor, fields: dict[str, Any]) -> Response:
     """Open or close a study."""
     site = site_of(request)
-    visitor = _require_sender(site, request, fields, "owner")
     with site.campaign.read_transaction() as connection:
         row = load_study(connection, request.path_params["study"])
     if fields.get("open") not in ("yes", "no"):
@@ -191,7 +182,7 @@ def annotators(request: Request) -> Response:
     numbers = _page_numbers(request, len(ordered), PEOPLE_PER_PAGE)
     visible = ordered[numbers["start"] : numbers["start"] + PEOPLE_PER_PAGE]
     with page.site.campaign.read_transaction() as connection:
-        names = review_views.load_names(connection, (annotator.person_id for annotator in visible))
+        names = review_page_data.load_names(connection, (annotator.person_id for annotator in visible))
     values = {"annotators": visible, "names": names, "number": len(ordered), "questions": view.figures.snapshot.questions}
     return page.render("owner_people.html", view=view, **values, **numbers)
 
@@ -209,7 +200,7 @@ def annotator(request: Request) -> Response:
         numbers = _page_numbers(request, total, HITS_PER_PAGE)
         query = select(claim).where(*is_theirs, *is_submitted).order_by(claim.c.submitted.desc(), claim.c.id)
         hits = connection.execute(query.limit(HITS_PER_PAGE).offset(numbers["start"])).all()
-        name = review_views.load_names(connection, [person_id])[person_id]
+        name = review_page_data.load_names(connection, [person_id])[person_id]
     return page.render("owner_person.html", person=name, id=person_id, hits=hits, number=total, **numbers)
 
 
@@ -231,7 +222,7 @@ def pending_reviews(request: Request) -> Response:
     numbers = _page_numbers(request, page.slots.review, HITS_PER_PAGE)
     with page.site.campaign.read_transaction() as connection:
         hits = connection.execute(query.limit(HITS_PER_PAGE).offset(numbers["start"])).all()
-        last = review_views.find_rejected_claim(connection, page.row.id, request.query_params.get("claim", ""))
+        last = review_page_data.find_rejected_claim(connection, page.row.id, request.query_params.get("claim", ""))
     message = REVIEW_MESSAGES.get(request.query_params.get("done", ""), "")
     return page.render("owner_review.html", note=message, hits=hits, last=last, **numbers)
 
@@ -240,26 +231,25 @@ def submitted_hit(request: Request) -> Response:
     """A HIT as its annotator saw it, with the answers and the review form."""
     page = StudyPage.open(request, "review")
     with page.site.campaign.read_transaction() as connection:
-        claim_row = review_views.load_claim(connection, page.row.id, request.path_params["claim"])
+        claim_row = review_page_data.load_claim(connection, page.row.id, request.path_params["claim"])
         return page.render(
             "owner_hit.html",
             claim=claim_row,
-            person=review_views.load_names(connection, [claim_row.person])[claim_row.person],
+            person=review_page_data.load_names(connection, [claim_row.person])[claim_row.person],
             own=reviews.had_hit(connection, page.visitor.person.id, claim_row.hit),
-            hit=review_views.load_submitted_hit(connection, claim_row),
-            state=review_views.load_slot_state(connection, claim_row),
+            hit=review_page_data.load_submitted_hit(connection, claim_row),
+            state=review_page_data.load_slot_state(connection, claim_row),
         )
 
 
-@with_body
-def review(request: Request, fields: dict[str, Any]) -> Response:
+@with_body(with_role(*STAFF))
+def review(request: Request, visitor: Visitor, fields: dict[str, Any]) -> Response:
     """Approve, reject or reassign a HIT, or undo that."""
     site = site_of(request)
-    visitor = _require_sender(site, request, fields, *STAFF)
     with site.campaign.read_transaction() as connection:
         row = load_study(connection, request.path_params["study"])
-        claim_row = review_views.load_claim(connection, row.id, request.path_params["claim"])
-        has_slot = review_views.load_slot_state(connection, claim_row) is not None
+        claim_row = review_page_data.load_claim(connection, row.id, request.path_params["claim"])
+        has_slot = review_page_data.load_slot_state(connection, claim_row) is not None
     if fields.get("was") != (claim_row.verdict or ""):
         raise RequestRejectedError(409, "Somebody else has reviewed this HIT in the meantime. Open it again.")
     verdict = fields.get("verdict", "")
@@ -278,7 +268,7 @@ def disagreement(request: Request) -> Response:
     total = len(view.figures.disagreement.item)
     numbers = _page_numbers(request, total, ITEMS_PER_PAGE)
     with page.site.campaign.read_transaction() as connection:
-        items = review_views.load_disagreement(connection, page.row.id, view.figures, numbers["start"], ITEMS_PER_PAGE)
+        items = review_page_data.load_disagreement(connection, page.row.id, view.figures, numbers["start"], ITEMS_PER_PAGE)
     return page.render("owner_disagreement.html", view=view, items=items, total=total, **numbers)
 
 

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.study.assignment.hits import SESSION_EXPIRED
+from crossmatch.study.assignment.displayed_hits import SESSION_EXPIRED
 from crossmatch.study.assignment.people import Person, find_person
 
 if TYPE_CHECKING:
@@ -141,9 +141,8 @@ def require_visitor(campaign: Campaign, request: Request, *roles: str) -> Visito
 # -- requests that change something
 
 
-def require_own_page(request: Request, sender: Visitor | Session | None, token: object) -> None:
-    """Raise unless a request comes from our own page: same origin, and the CSRF token of the sender."""
-    require_same_origin(request)
+def require_csrf(sender: Visitor | Session | None, token: object) -> None:
+    """Raise unless this is the CSRF token of the sender. Somebody without a session needs none."""
     if sender is not None and not (isinstance(token, str) and hmac.compare_digest(token.encode(), sender.csrf.encode())):
         raise RequestRejectedError(403, "This page is outdated or was sent from another site. Reload it and try again.")
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from crossmatch.study.design.declaration import SIDE_NOUNS, Question
+from crossmatch.study.design.declaration import Question
+from crossmatch.study.design.places import SIDE_NOUNS, parse_place
 from crossmatch.study.results.event_columns import SLIDER_PARTS, CountedQuestion
 
 DASH = "–"
@@ -112,8 +113,9 @@ def format_declared(question: Question, value: Any) -> str:
     texts = {option.value: option.text for option in question.options}
     if value in texts:
         return texts[value]
-    if question.among and str(value).startswith(f"{SIDE_NOUNS[question.among]}-"):
-        return f"{SIDE_NOUNS[question.among].capitalize()} {int(str(value).rpartition('-')[2]) + 1}"
+    chosen = parse_place(value) if question.among else None
+    if chosen:
+        return f"{chosen.noun.capitalize()} {chosen.n + 1}"
     return ", ".join(texts.get(part, part) for part in str(value).split(", "))
 
 
@@ -131,8 +133,9 @@ def favourite(counted: CountedQuestion, code: int) -> str:
         step = (question.high - question.low) / SLIDER_PARTS
         return f"{question.low + code * step:g} to {question.low + (code + 1) * step:g}"
     name = counted.answer_names[code]
-    if question.among and name.startswith(f"{SIDE_NOUNS[question.among]}-") and counted.is_shuffled:
-        return f"the {place(question.among, int(name.rpartition('-')[2]), 0)}"
+    chosen = parse_place(name) if counted.is_shuffled else None
+    if chosen:
+        return f"the {place(chosen.side, chosen.n, 0)}"
     return format_declared(question, name)
 
 

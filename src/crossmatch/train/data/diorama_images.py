@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.io.progress import track
-from crossmatch.diorama.caption_grammar import describe
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.caption_writer import describe
+from crossmatch.diorama.scene_sampling import sample_scene
 
 if TYPE_CHECKING:
     from crossmatch.diorama.scenes import Scene
@@ -46,8 +46,7 @@ def map_scene_parts(function: Callable[[ScenePart], T], split: str, images: int,
     if len(parts) == 1 or workers == 1:
         return [function(part) for part in track(parts, f"drawing the {split} scenes")]
     with get_context("spawn").Pool(workers) as pool:  # a forked process with torch's threads may hang
-        results = pool.imap(function, parts)
-        return [next(results) for _ in track(parts, f"drawing the {split} scenes")]
+        return list(track(pool.imap(function, parts), f"drawing the {split} scenes", len(parts)))
 
 
 def _draw_part(part: ScenePart) -> tuple[NDArray[np.uint8], list[str]]:

@@ -23,11 +23,11 @@ from crossmatch.data.arrays import IntArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.atomic_write import atomic_write
-from crossmatch.diorama.caption_grammar import word_captions
+from crossmatch.diorama.caption_writer import word_captions
+from crossmatch.diorama.edited_scenes import edited_scenes, groups_of
 from crossmatch.diorama.edits import CAPTION_EDITS, IMAGE_EDITS, TRIES, Edit, is_true_negative, is_true_of, realise_edit
-from crossmatch.diorama.layout import sample_scene
 from crossmatch.diorama.random_choices import Dice
-from crossmatch.diorama.scene_changes import edited_scenes, groups_of
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.scenes import Scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE
 from crossmatch.train.data.diorama_images import ScenePart, draw_pixels, map_scene_parts
@@ -206,7 +206,7 @@ def unedited_scene(scene_edit: SceneEdit, split: str, seed: int = 0) -> Scene:
 def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[tuple[int, int, str, str]]:
     """Scene, place of the caption, category and negative caption of each edit; cached on disk."""
     from crossmatch.data.io.paths import features_folder
-    from crossmatch.train.data.region_features import cache_errors
+    from crossmatch.train.data.region_feature_cache import cache_errors
 
     texts_only = negatives.kind == "texts"
     facts = [split, images, negatives.each, negatives.seed, texts_only, _hash_first_edits(split, negatives)]
@@ -259,8 +259,8 @@ def _negative_store(split: str, images: int, features: Mapping[str, Any], negati
     if kind == "pixels":
         draw_part = partial(_draw_part, make_scenes, negatives.style)
         return PixelStore(np.concatenate(map_scene_parts(draw_part, split, images, int(options.get("side", 64)))))
-    from crossmatch.models.zoo.region_features import ExtractorSettings
-    from crossmatch.train.data.region_features import scene_features
+    from crossmatch.models.zoo.region_extractors import ExtractorSettings
+    from crossmatch.train.data.region_feature_cache import scene_features
 
     facts = ["hard", split, images, negatives.each, negatives.seed, which, _hash_first_edits(split, negatives)]
     return scene_features(facts, make_scenes, negatives.style, split, images, ExtractorSettings(**options))

@@ -161,7 +161,9 @@ def _negative_captions(record: Mapping[str, Any], where: str) -> list[str]:
         try:
             value = ast.literal_eval(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            raise CrossmatchError(f"{where} has {name} = {value!r:.40}; expected a list of texts.") from None
+            raise CrossmatchError(
+                f"{where} has {name} = {value!r:.40}; expected a list of texts. Correct it, or remove the row."
+            ) from None
     captions = value if isinstance(value, list) else [value]
     if not captions or not all(isinstance(text, str) for text in captions):
         raise CrossmatchError(f"{where} has {name} = {value!r:.40}; expected a text. Correct it, or remove the row.")
@@ -176,7 +178,7 @@ def _text(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
         )
     value = record[name]
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise CrossmatchError(f"{where} has {name} = {value!r:.40}; expected a text.")
+        raise CrossmatchError(f"{where} has {name} = {value!r:.40}; expected a text. Correct it, or remove the row.")
     return " ".join(str(value).split())
 
 

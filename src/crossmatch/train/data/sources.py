@@ -18,8 +18,8 @@ from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.file_contents import read_lines
 from crossmatch.data.io.progress import track
-from crossmatch.diorama.caption_grammar import describe
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.caption_writer import describe
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.world import CAPTIONS_PER_SCENE, SIZES, Diorama
 from crossmatch.models.baselines.small_dual_encoder import resize_images
 from crossmatch.models.regions.feature_files import RegionFile
@@ -172,8 +172,8 @@ def _plain_diorama_split(split: str, images: int, features: Mapping[str, Any]) -
     if options.pop("kind", "regions") == "pixels":
         pictures, captions = draw_split(split, images, int(options.get("side", 64)))
         return TrainingSet(PixelStore(pictures), tuple(captions), links)
-    from crossmatch.models.zoo.region_features import ExtractorSettings
-    from crossmatch.train.data.region_features import diorama_features
+    from crossmatch.models.zoo.region_extractors import ExtractorSettings
+    from crossmatch.train.data.region_feature_cache import diorama_features
 
     store = diorama_features(split, images, ExtractorSettings(**options))
     captions = [text for part in map_scene_parts(_caption_part, split, images, 0) for text in part]
@@ -236,15 +236,14 @@ class _CollectionPart:
         if self.regions is not None:
             images = RegionFile.open(self.regions).hash
         else:
-            from crossmatch.train.data.region_features import hash_images
+            from crossmatch.train.data.region_feature_cache import hash_images
 
             images = repr(sorted(self.features.items())) + " ".join(hash_images(collection))
         return collection.fingerprint + collection.links.tobytes() + (images + first_images.load().digest).encode()
 
     def load(self) -> TrainingSet:
         collection = self.collection
-        if not collection.captions:
-            collection.texts()  # raises an error that says so
+        collection.require_texts()
         return TrainingSet(self.store(), collection.captions, collection.links)
 
     def store(self) -> ImageStore:
@@ -256,8 +255,8 @@ class _CollectionPart:
             return prepared
         if options.pop("kind", "regions") == "pixels":
             return PixelStore(_read_pixels(collection, int(options.get("side", 64))))
-        from crossmatch.models.zoo.region_features import ExtractorSettings
-        from crossmatch.train.data.region_features import collection_features
+        from crossmatch.models.zoo.region_extractors import ExtractorSettings
+        from crossmatch.train.data.region_feature_cache import collection_features
 
         return collection_features(collection, ExtractorSettings(**options))
 
@@ -323,7 +322,7 @@ class _CollectionWithNegatives:
         if self.plain.regions is not None:
             number, identities = {str(image_id): n for n, image_id in enumerate(ids)}, list(map(str, extra.collection.image_ids))
         else:
-            from crossmatch.train.data.region_features import hash_images
+            from crossmatch.train.data.region_feature_cache import hash_images
 
             number = {content: n for n, content in enumerate(hash_images(self.plain.collection))}
             identities = hash_images(extra.collection)
@@ -435,7 +434,9 @@ def _read_captions(path: Path) -> list[str]:
     captions = read_lines(path)
     blank = next((n for n, text in enumerate(captions) if not text.strip()), None)
     if blank is not None:
-        raise CrossmatchError(f"{path}, line {blank + 1}: expected a caption, got an empty line.")
+        raise CrossmatchError(
+            f"{path}, line {blank + 1}: expected a caption, got an empty line. Take both files from the same release."
+        )
     return captions
 
 

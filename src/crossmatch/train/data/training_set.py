@@ -16,7 +16,7 @@ from crossmatch.data.arrays import IntArray
 from crossmatch.data.errors import CrossmatchError
 
 if TYPE_CHECKING:
-    from crossmatch.models.zoo.inputs import Regions, Words
+    from crossmatch.models.zoo.network_inputs import Regions, Words
 
 HASHED_IMAGES = 256  # evenly spread images that enter the hash of a training set; all captions do
 ORDER_STREAM, OTHER_CAPTION_STREAM = range(2)  # separate random streams
@@ -64,7 +64,7 @@ class ArrayStore:
         return len(self.features)
 
     def take(self, indices: IntArray) -> Regions:
-        from crossmatch.models.zoo.inputs import Regions
+        from crossmatch.models.zoo.network_inputs import Regions
 
         with np.errstate(over="ignore"):  # numbers beyond single precision become infinite and are refused below
             features = torch.from_numpy(np.asarray(self.features[indices], dtype=np.float32))
@@ -110,7 +110,7 @@ def concatenate_images(parts: list[Regions | Tensor]) -> Any:
     """Concatenate images of the same kind; regions are padded to the largest number of an image."""
     if isinstance(parts[0], Tensor):
         return torch.cat([part for part in parts if isinstance(part, Tensor)])
-    from crossmatch.models.zoo.inputs import Regions
+    from crossmatch.models.zoo.network_inputs import Regions
 
     regions = [part for part in parts if isinstance(part, Regions)]
     most = max(part.mask.shape[1] for part in regions)
@@ -229,7 +229,7 @@ class TrainingSet:
         shape = len(self.store), len(self.captions)
         if len(links) < 2 or links.min() < 0 or (links.max(axis=0) >= shape).any():
             raise CrossmatchError(
-                f"cannot train on {shape[0]:,} images, {shape[1]:,} captions and {len(links):,} links: there must be at least two "
+                f"Cannot train on {shape[0]:,} images, {shape[1]:,} captions and {len(links):,} links: there must be at least two "
                 "links, each between an existing image and an existing caption."
             )
 
@@ -240,7 +240,7 @@ class TrainingSet:
         has_partial_images = is_absent.any() and not (hard[:, 0] == -1).all()
         if len(hard) != len(self.links) or (most >= shape).any() or least[1] < 0 or has_partial_images:
             raise CrossmatchError(
-                f"cannot train with {len(hard):,} hard negatives for {len(self.links):,} links: each link needs one, with an "
+                f"Cannot train with {len(hard):,} hard negatives for {len(self.links):,} links: each link needs one, with an "
                 "existing caption, and with an existing image for all links or for none."
             )
 

@@ -1,21 +1,27 @@
-"""The table of training objectives, by the name that recipes use, with their options. Needs no torch."""
+"""The table of training objectives, by the name that recipes use, with their options. Needs no torch.
+
+The default of an option is the published value, if there is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossmatch.data.name_lookup import Catalog
+from crossmatch.data.errors import UsageError
+from crossmatch.data.settings import suggest_name, validate_settings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crossmatch.models.zoo.inputs import Vocabulary
+    from crossmatch.models.zoo.network_inputs import Vocabulary
     from crossmatch.train.data.training_set import TrainingBatch, TrainingSet
 
-    Objective = Callable[[Any, TrainingBatch, Mapping[str, Any]], Tensor]
+    # the loss of a network on a batch, when this share of all steps is done
+    Objective = Callable[[Any, TrainingBatch, float], Tensor]
 
 
 # -- options: the table [objective] of a recipe
@@ -30,16 +36,14 @@ Negatives = Literal["sum", "semi-hard", "hardest"]
 class ObjectiveOptions:
     """`cross-entropy`, and base of all others."""
 
-    name: str
-
 
 @dataclass(frozen=True)
 class TripletOptions(ObjectiveOptions):
     """`triplet`."""
 
     negatives: Negatives = "hardest"
-    margin: float = field(default=0.2, metadata=MARGIN)
-    warm_up: float = field(default=0.0, metadata=SHARE)
+    margin: float = field(default=0.2, metadata=MARGIN)  # faghri2018vse, sec. 4.1
+    warm_up: float = field(default=0.0, metadata=SHARE)  # share of the training in which all negatives count
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class VSRNOptions(TripletOptions):
 
 @dataclass(frozen=True)
 class PVSEOptions(TripletOptions):
-    """`pvse`."""
+    """`pvse`: margin and weights of the command for COCO in the released code's README (song2019pvse)."""
 
     margin: float = field(default=0.1, metadata=MARGIN)
     diversity: float = field(default=0.1, metadata=WEIGHT)
@@ -62,7 +66,7 @@ class PVSEOptions(TripletOptions):
 
 @dataclass(frozen=True)
 class PCMEOptions(ObjectiveOptions):
-    """`pcme`."""
+    """`pcme`: config/coco/pcme_coco.yaml of the released code (chun2021pcme)."""
 
     samples: int = field(default=7, metadata={"least": 1, "most": 1024})
     kl: float = field(default=1e-5, metadata=WEIGHT)
@@ -74,7 +78,11 @@ class SampledSoftmaxOptions(ObjectiveOptions):
     """`sampled-softmax`."""
 
     task: Literal["i2t", "t2t", "t2t+i2t"] = "i2t"
-    weight: float = field(default=1.0, metadata=WEIGHT)
+    weight: float = field(default=1.0, metadata=WEIGHT)  # of t2t in t2t+i2t
+
+    def __post_init__(self) -> None:
+        if self.weight != 1.0 and self.task != "t2t+i2t":
+            raise UsageError(f'[objective] has weight = {self.weight:g}, which has no effect with task = "{self.task}". Remove it.')
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ class InfoNCEOptions(ObjectiveOptions):
 class SelfCriticalOptions(ObjectiveOptions):
     """`self-critical`."""
 
-    end: bool = True
+    end: bool = True  # whether the end of a caption counts as a word
 
 
 # -- the table
@@ -100,10 +108,11 @@ class ObjectiveEntry:
 
     module: str  # of this folder
     function: str
-    options: type
+    options: type[ObjectiveOptions]
     families: tuple[str, ...]
     uses_negatives: bool = False  # uses the hard negatives of a batch
-    needs_training_set: bool = False  # its function takes the training set and the vocabulary, and returns the objective
+    needs_training_set: bool = False  # its function takes options, training set and vocabulary, and returns the objective
+    zero_loss_hint: str = ""  # why the loss of an epoch may be 0, and what to do
 
 
 CAPTIONERS = ("show-tell", "show-att-tell", "up-down")
@@ -113,18 +122,41 @@ OBJECTIVES: Mapping[str, ObjectiveEntry] = {
     "vsrn": ObjectiveEntry("vsrn", "vsrn", VSRNOptions, ("vsrn",)),
     "pvse": ObjectiveEntry("pvse", "pvse", PVSEOptions, ("pvse",)),
     "pcme": ObjectiveEntry("pcme", "pcme", PCMEOptions, ("pcme",)),
-    "sampled-softmax": ObjectiveEntry("dual_encoder", "sampled_softmax", SampledSoftmaxOptions, MATCHERS),
+    "sampled-softmax": ObjectiveEntry("sampled_softmax", "sampled_softmax", SampledSoftmaxOptions, MATCHERS),
     "info-nce": ObjectiveEntry("info_nce", "contrastive", InfoNCEOptions, ("clip",), uses_negatives=True),
     "cross-entropy": ObjectiveEntry("cross_entropy", "cross_entropy", ObjectiveOptions, CAPTIONERS),
     "self-critical": ObjectiveEntry(
-        "self_critical", "make_self_critical", SelfCriticalOptions, CAPTIONERS, needs_training_set=True
+        "self_critical",
+        "make_self_critical",
+        SelfCriticalOptions,
+        CAPTIONERS,
+        needs_training_set=True,
+        zero_loss_hint="Every sampled caption had the same reward as the greedy one, perhaps 0. Start from a model whose captions "
+        "resemble those of the training set.",
     ),
 }
 
 
-def make_objective(name: str, data: TrainingSet | None = None, vocabulary: Vocabulary | None = None) -> Objective:
-    """Return the objective of a name: a function of the network, a batch and the recipe's options that returns the loss."""
-    entry = Catalog("objective", OBJECTIVES)[name]
+def parse_objective(table: Mapping[str, Any], where: str, family: str = "") -> tuple[ObjectiveEntry, ObjectiveOptions]:
+    """Look up the objective of a table `[objective]`, and check that it fits the family, if given, and its options.
+
+    `where` is the place of the table, for error messages.
+    """
+    options = dict(table)
+    name = options.pop("name", None)
+    if not isinstance(name, str) or name not in OBJECTIVES:
+        raise UsageError(f"{where} has the unknown objective {name!r}. {suggest_name(str(name), OBJECTIVES)}")
+    entry = OBJECTIVES[name]
+    if family and family not in entry.families:
+        usable = ", ".join(entry.families)
+        raise UsageError(f"{where} has the objective {name!r}, which works with {usable} only. Use another.")
+    return entry, entry.options(**validate_settings(options, entry.options, f"{where}: [objective]"))
+
+
+def make_objective(
+    entry: ObjectiveEntry, options: ObjectiveOptions, data: TrainingSet | None = None, vocabulary: Vocabulary | None = None
+) -> Objective:
+    """Make the objective of a training."""
     function = getattr(import_module(f"crossmatch.train.objectives.{entry.module}"), entry.function)
-    objective: Objective = function(data, vocabulary) if entry.needs_training_set else function
+    objective: Objective = function(options, data, vocabulary) if entry.needs_training_set else partial(function, options=options)
     return objective

@@ -20,7 +20,7 @@ from crossmatch.captions.document_frequencies import inverse_document_frequencie
 from crossmatch.captions.ptb_tokenizer import tokenise
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.models.zoo.inputs import END, FIRST_WORD, UNKNOWN, Vocabulary
+from crossmatch.models.zoo.network_inputs import END, FIRST_WORD, UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
     from crossmatch.train.data.training_set import TrainingSet

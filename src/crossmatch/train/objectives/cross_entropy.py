@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from crossmatch.models.zoo.inputs import PAD
+from crossmatch.models.zoo.network_inputs import PAD
+from crossmatch.train.objectives import ObjectiveOptions
 
 if TYPE_CHECKING:
     from crossmatch.train.data.training_set import TrainingBatch
@@ -30,7 +30,7 @@ def mean_word_loss(log_probabilities: Tensor, numbers: Tensor) -> Tensor:
     return -(log_probabilities * mask).sum() / mask.sum()
 
 
-def cross_entropy(net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def cross_entropy(net: nn.Module, batch: TrainingBatch, progress: float, options: ObjectiveOptions) -> Tensor:
     """Mean of −log p over all words of the batch. It has no options."""
     captioner: Any = net
     return mean_word_loss(captioner.word_log_probabilities(captioner.images(batch.regions), batch.words), batch.words.numbers)

@@ -9,7 +9,6 @@ The variant depends on the hard negatives of the batch, thus on `[negatives]` of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.data.errors import UsageError
+from crossmatch.train.objectives import InfoNCEOptions
 
 if TYPE_CHECKING:
     from crossmatch.train.data.training_set import TrainingBatch
-
-SAME = ("left-out", "negatives")  # treatment of pairs that are not a row of the batch, but true according to the data
 
 
 def info_nce(scores: Tensor, true_pairs: Tensor | None = None) -> Tensor:
@@ -51,16 +49,13 @@ def info_nce(scores: Tensor, true_pairs: Tensor | None = None) -> Tensor:
     return (F.cross_entropy(scores, own_text) + F.cross_entropy(scores[:, :images].T, own_text)) / 2
 
 
-def contrastive(net: Any, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def contrastive(net: Any, batch: TrainingBatch, progress: float, options: InfoNCEOptions) -> Tensor:
     """InfoNCE over a batch and its hard negatives; `net` has a learned `scale`.
 
     The option `same` decides about pairs that are true according to the data, but not a row of the batch, such as an image that
     occurs twice with two of its captions. "left-out" ignores them; "negatives" treats them as negatives, as the released code of
     CLIP, NegCLIP and BiVLC does. (Pairs that are true without a link are always negatives.)
     """
-    same = options.get("same", SAME[0])
-    if same not in SAME:
-        raise UsageError(f"[objective] has same = {same!r}; expected one of {', '.join(SAME)}.")
     hard = batch.negatives
     regions, words = [batch.regions], [batch.words]
     if hard is not None:
@@ -69,4 +64,4 @@ def contrastive(net: Any, batch: TrainingBatch, options: Mapping[str, Any]) -> T
     if len(batch) == len(words) == 1:
         raise UsageError("A batch of one pair has no negatives. Set train.batch to 2 or more.")
     images, texts = torch.cat([net.images(part) for part in regions]), torch.cat([net.texts(part) for part in words])
-    return info_nce(net.scale() * net.similarity(images, texts), batch.true_pairs if same == SAME[0] else None)
+    return info_nce(net.scale() * net.similarity(images, texts), batch.true_pairs if options.same == "left-out" else None)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.models.zoo.pcme import Gaussian, draw_samples, match_logits, squared_distances
+from crossmatch.train.objectives import PCMEOptions
 
 if TYPE_CHECKING:
     from crossmatch.models.zoo.pcme import PCME
     from crossmatch.train.data.training_set import TrainingBatch
 
-SAMPLES, KL, UNIFORMITY = 7, 1e-5, 0.0  # config/coco/pcme_coco.yaml of the released code (chun2021pcme)
 SHARPNESS = 2.0  # t of the uniformity, wang2020understanding, sec. 4.1
 
 
-def pcme(net: PCME, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def pcme(net: PCME, batch: TrainingBatch, progress: float, options: PCMEOptions) -> Tensor:
     """Soft contrastive loss in both directions, divergence from N(0, I), and uniformity of the samples.
 
         L = L_i2t + L_t2i + β · (KL_image + KL_text) + λ · L_uniform                              chun2021pcme, sec. 3.2
@@ -32,13 +31,12 @@ def pcme(net: PCME, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
     `options`: `samples` (J), and the weights `kl` (β) and `uniformity` (λ).
     """
     images, texts = net.images(batch.regions), net.texts(batch.words)
-    samples, uniformity_weight = options.get("samples", SAMPLES), options.get("uniformity", UNIFORMITY)
-    image_samples, text_samples = (draw_samples(items, _noise(items, samples)) for items in (images, texts))
+    image_samples, text_samples = (draw_samples(items, _noise(items, options.samples)) for items in (images, texts))
     is_match = batch.image[:, None] == batch.image
     loss: Tensor = 2 * soft_contrastive(image_samples, text_samples, is_match, net.scale, net.shift)
-    loss = loss + options.get("kl", KL) * (divergence(images) + divergence(texts))
-    if uniformity_weight:
-        loss = loss + uniformity_weight * uniformity(torch.cat([image_samples, text_samples]).flatten(0, 1))
+    loss = loss + options.kl * (divergence(images) + divergence(texts))
+    if options.uniformity:
+        loss = loss + options.uniformity * uniformity(torch.cat([image_samples, text_samples]).flatten(0, 1))
     return loss
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from crossmatch.data.errors import UsageError
 from crossmatch.models.zoo.layers import normalize
+from crossmatch.train.objectives import PVSEOptions
 from crossmatch.train.objectives.triplet import choose_negatives, hinge
 
 if TYPE_CHECKING:
     from crossmatch.models.zoo.pvse import PVSE
     from crossmatch.train.data.training_set import TrainingBatch
 
-MARGIN, MMD, DIVERSITY = 0.1, 0.01, 0.1  # the command for COCO in the released code's README (song2019pvse)
 GAMMA = 0.5  # of the kernel, in the released code
 
 
-def pvse(net: PVSE, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def pvse(net: PVSE, batch: TrainingBatch, progress: float, options: PVSEOptions) -> Tensor:
     """Multiple-instance hinge, diversity of each side, and discrepancy between the sides.
 
         L = L_mil + λ_div · (L_div(Υ_image) + L_div(Υ_text)) + λ_mmd · L_mmd                        song2019pvse, sec. 3
@@ -31,13 +31,22 @@ def pvse(net: PVSE, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
     """
     images, texts = net.image_senses(batch.regions), net.text_senses(batch.words)
     scores = net.similarity(images.embedded, texts.embedded)
-    loss = mean_hinge(scores, batch.image, choose_negatives(options), options.get("margin", MARGIN))
+    loss = mean_hinge(scores, batch.image, choose_negatives(options, progress), options.margin)
     if images.embedded.shape[1] == 1:
+        _refuse_unused(options)
         return loss
     diversity_loss = diversity(images.guided) + diversity(texts.guided)
-    mmd_loss = mmd(images.embedded.flatten(0, 1), texts.embedded.flatten(0, 1), power=options.get("mmd_power", 1))
-    total: Tensor = loss + options.get("diversity", DIVERSITY) * diversity_loss + options.get("mmd", MMD) * mmd_loss
+    mmd_loss = mmd(images.embedded.flatten(0, 1), texts.embedded.flatten(0, 1), power=options.mmd_power)
+    total: Tensor = loss + options.diversity * diversity_loss + options.mmd * mmd_loss
     return total
+
+
+def _refuse_unused(options: PVSEOptions) -> None:
+    for name in ("diversity", "mmd", "mmd_power"):
+        if getattr(options, name) != getattr(PVSEOptions(), name):
+            raise UsageError(
+                f"[objective] has {name} = {getattr(options, name):g}, which has no effect with embeddings = 1. Remove it."
+            )
 
 
 def mean_hinge(scores: Tensor, image: Tensor, negatives: str, margin: float) -> Tensor:

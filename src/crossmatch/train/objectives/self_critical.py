@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,9 @@ from torch import Tensor, nn
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, decode_greedily, sample_captions
-from crossmatch.models.zoo.inputs import PAD, Vocabulary
+from crossmatch.models.zoo.network_inputs import PAD, Vocabulary
+from crossmatch.train.objectives import SelfCriticalOptions
+from crossmatch.train.objectives.cider_reward import Reward
 
 if TYPE_CHECKING:
     from crossmatch.train.data.training_set import TrainingBatch, TrainingSet
@@ -46,7 +47,7 @@ class SelfCriticalLoss:
     reward: Callable[[IntArray, IntArray], FloatArray]
     longest: int = MAX_CAPTION_WORDS
 
-    def __call__(self, net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+    def __call__(self, net: nn.Module, batch: TrainingBatch, progress: float) -> Tensor:
         captioner: Any = net
         training = net.training
         encoded = captioner.images(batch.regions)
@@ -59,31 +60,12 @@ class SelfCriticalLoss:
         return surrogate_loss(sampled.log_probabilities, *rewards.chunk(2))
 
 
-ZERO_LOSS_HINT = (
-    "Every sampled caption had the same reward as the greedy one, perhaps 0. Start from a model whose captions resemble those of "
-    "the training set."
-)
-
-
-def make_self_critical(
-    data: TrainingSet, vocabulary: Vocabulary
-) -> Callable[[nn.Module, TrainingBatch, Mapping[str, Any]], Tensor]:
+def make_self_critical(options: SelfCriticalOptions, data: TrainingSet, vocabulary: Vocabulary) -> SelfCriticalLoss:
     """Make the objective with CIDEr-D as reward; the n-grams of the references are counted once.
 
-    The option `end` (true) decides whether the end of a caption counts as a word (see `Reward`). A training set whose captions
-    reward nothing that the network can generate is refused before the first step.
+    A training set whose captions reward nothing that the network can generate is refused.
     """
-    from crossmatch.train.objectives.cider_reward import Reward
-
-    @cache
-    def critic(end: bool) -> SelfCriticalLoss:
-        return SelfCriticalLoss(Reward.from_training_set(data, vocabulary, end))
-
-    def self_critical(net: nn.Module, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
-        return critic(bool(options.get("end", True)))(net, batch, options)
-
-    self_critical.zero_loss_hint = ZERO_LOSS_HINT  # type: ignore[attr-defined]
-    return self_critical
+    return SelfCriticalLoss(Reward.from_training_set(data, vocabulary, options.end))
 
 
 def _stack_padded(top: Tensor, bottom: Tensor) -> IntArray:

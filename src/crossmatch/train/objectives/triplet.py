@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from crossmatch.data.errors import UsageError
+from crossmatch.train.objectives import TripletOptions
 
 if TYPE_CHECKING:
     from crossmatch.train.data.training_set import TrainingBatch
 
 NEGATIVES = ("sum", "semi-hard", "hardest")
-MARGIN = 0.2  # faghri2018vse, sec. 4.1
 
 
-def hinge(scores: Tensor, image: Tensor, negatives: str = "hardest", margin: float = MARGIN) -> Tensor:
+def hinge(scores: Tensor, image: Tensor, negatives: str = "hardest", margin: float = 0.2) -> Tensor:
     """Hinge on the margin between each pair and its negatives, in both directions, summed over the batch.
 
         sum        Σ_i Σ_j [α − s_ii + s_ij]₊ + [α − s_ii + s_ji]₊                               faghri2018vse, eq. 5
@@ -48,16 +47,15 @@ def hinge(scores: Tensor, image: Tensor, negatives: str = "hardest", margin: flo
     return total
 
 
-def triplet(net: Any, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def triplet(net: Any, batch: TrainingBatch, progress: float, options: TripletOptions) -> Tensor:
     """Hinge over all pairs of a batch. Options: `margin`, `negatives`, and `warm_up` (see `choose_negatives`)."""
     scores = net.similarity(net.images(batch.regions), net.texts(batch.words))
-    return hinge(scores, batch.image, choose_negatives(options), options.get("margin", MARGIN))
+    return hinge(scores, batch.image, choose_negatives(options, progress), options.margin)
 
 
-def choose_negatives(options: Mapping[str, Any]) -> str:
+def choose_negatives(options: TripletOptions, progress: float) -> str:
     """Which negatives count now: all of them in the share `warm_up` of the training, then those of the option `negatives`.
 
     With random weights, the hardest negative of each pair pulls all vectors into one point, and the loss stays at 2α.
     """
-    is_warm_up = options.get("progress", 1.0) < options.get("warm_up", 0.0)
-    return "sum" if is_warm_up else str(options.get("negatives", "hardest"))
+    return "sum" if progress < options.warm_up else options.negatives

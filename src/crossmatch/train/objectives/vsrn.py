@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from crossmatch.models.zoo.inputs import PAD
-from crossmatch.train.objectives.triplet import MARGIN, choose_negatives, hinge
+from crossmatch.models.zoo.network_inputs import PAD
+from crossmatch.train.objectives import VSRNOptions
+from crossmatch.train.objectives.triplet import choose_negatives, hinge
 
 if TYPE_CHECKING:
     from crossmatch.models.zoo.vsrn import VSRN
@@ -33,7 +33,7 @@ def generation(log_probabilities: Tensor, numbers: Tensor) -> Tensor:
     return -(target_values * (targets != PAD)).sum(dim=1).mean()
 
 
-def vsrn(net: VSRN, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
+def vsrn(net: VSRN, batch: TrainingBatch, progress: float, options: VSRNOptions) -> Tensor:
     """Weighted sum of matching and generation; both weights are 1 by default.
 
         L = L_M + L_G                                                                           li2019vsrn, sec. 3.4
@@ -43,6 +43,6 @@ def vsrn(net: VSRN, batch: TrainingBatch, options: Mapping[str, Any]) -> Tensor:
     """
     regions = net.reason(batch.regions)
     scores = net.similarity(net.summarise(regions, batch.regions.mask), net.texts(batch.words))
-    matching_loss = hinge(scores, batch.image, choose_negatives(options), options.get("margin", MARGIN))
+    matching_loss = hinge(scores, batch.image, choose_negatives(options, progress), options.margin)
     generation_loss = generation(net.teller(regions, batch.regions.mask, batch.words.numbers), batch.words.numbers)
-    return options.get("matching", 1.0) * matching_loss + options.get("generation", 1.0) * generation_loss  # type: ignore[no-any-return]
+    return options.matching * matching_loss + options.generation * generation_loss

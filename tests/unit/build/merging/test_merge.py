@@ -14,7 +14,7 @@ from PIL import Image
 
 from crossmatch.benchmarks import coco
 from crossmatch.benchmarks.cxc import cxc_judgements
-from crossmatch.benchmarks.datasets.data_set_table import require_data_file
+from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.benchmarks.user_collection import load_collection_folder
 from crossmatch.build.merging.merge import MergeOptions, count_positives, merge_sources, write_merge
 from crossmatch.build.merging.pair_verdicts import (

@@ -27,7 +27,7 @@ from crossmatch.data.errors import CrossmatchError, MissingDependencyError, Usag
 from crossmatch.study.assignment import claims
 from crossmatch.study.database.campaign import Campaign, open_campaign
 from crossmatch.study.study import find_study
-from study_lab import hit_of, someone
+from study_lab import add_annotator, hit_of
 
 DATA = "diorama:tiny"
 Answer = Callable[[claims.Hit, int], dict[str, object]]
@@ -39,7 +39,7 @@ def answer_study(run: RecipeRun, study: str, answer: Answer, names: tuple[str, .
     try:
         number = find_study(campaign, study).id
         for name in names:
-            answer_all_hits(campaign, number, someone(campaign, number, f"{study} {name}"), answer)
+            answer_all_hits(campaign, number, add_annotator(campaign, number, f"{study} {name}"), answer)
     finally:
         campaign.close()
 
@@ -275,7 +275,7 @@ def test_closed_study_counts_as_finished(tmp_path: Path):
     run_stages(bison, run)
     campaign = open_campaign(run.folder / CAMPAIGN)
     number = find_study(campaign, "bison-select").id
-    person = someone(campaign, number, "anna")
+    person = add_annotator(campaign, number, "anna")
     claim = claims.claim_hit(campaign, number, person)
     claims.submit(campaign, claim, person, [{"telling": "caption-0"} for _ in hit_of(campaign, claim).items])
     set_open(campaign, number, False)

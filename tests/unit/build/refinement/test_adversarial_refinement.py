@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from crossmatch.build.refinement.adversarial_refinement import word_refinement
 from crossmatch.build.refinement.blind_classifier import assign_folds, fit_logistic, word_differences
-from crossmatch.build.refinement.refine import BLIND_FILE, refine_negatives
+from crossmatch.build.refinement.refinement_step import BLIND_FILE, refine_negatives
 from crossmatch.build.step_files import StepSpec, read_manifest, read_rows, write_step
 from crossmatch.data.errors import CrossmatchError, UsageError
 
@@ -41,7 +41,6 @@ def largest_subset_size(gap: np.ndarray, words: np.ndarray) -> int:
     return best
 
 
-@settings(max_examples=150)
 @given(SMALL)
 def test_selection_is_balanced_and_largest(case: tuple[np.ndarray, np.ndarray]) -> None:
     gap, words = case
@@ -51,7 +50,6 @@ def test_selection_is_balanced_and_largest(case: tuple[np.ndarray, np.ndarray]) 
     assert keep.sum() == largest_subset_size(gap, words)
 
 
-@settings(max_examples=60)
 @given(SMALL, st.randoms())
 def test_selection_does_not_depend_on_order(case: tuple[np.ndarray, np.ndarray], random) -> None:
     gap, words = case

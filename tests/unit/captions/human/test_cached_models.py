@@ -5,11 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from crossmatch.captions.caption_metric_table import compute_metrics
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.human.cached_models import ArrayCache, CachedGrounder, cache_models
 from crossmatch.captions.human.reference_curve import measure_reference_curve
 from crossmatch.captions.human.sensitivity import measure_word_sensitivity
-from crossmatch.captions.metric_table import compute_metrics
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.grounding import Grounding
 from crossmatch.data.ratings import Preferences

@@ -99,7 +99,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
             write_file(tmp_path / file, "")
         for file in declared.files:
             (tmp_path / file).unlink()
-    with pytest.raises(UsageError, match="Unknown study 'flicker'"):
+    with pytest.raises(UsageError, match="--judgements flicker: expected"):
         load_ratings("flicker", tmp_path)
 
 

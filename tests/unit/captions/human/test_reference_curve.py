@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from crossmatch.captions.caption_metric_table import compute_metrics
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
-from crossmatch.captions.human.agreement import GROUP_MEAN, TIE_CREDIT, measure_agreement
+from crossmatch.captions.human.metric_agreement import GROUP_MEAN, TIE_CREDIT, measure_agreement
 from crossmatch.captions.human.published_ratings import load_pascal_50s, load_ratings
 from crossmatch.captions.human.reference_curve import _prediction_interval, draw_reference_orders, measure_reference_curve
-from crossmatch.captions.metric_table import compute_metrics
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.ratings import Preferences, Ratings
 
@@ -240,6 +240,7 @@ def test_invalid_tie_rule_and_constant_ratings_are_refused(preferences):
         measure_reference_curve(rate(["a", "b"], [3, 3], [["a"], ["b"]]), ["bleu-1"])
 
 
+@pytest.mark.slow
 def test_flickr8k_ends_at_the_numbers_of_measure_agreement(real_data_folder):
     """BLEU-1 has sums that differ by rounding: without merging them, tau-b differed by 1e-5."""
     study = load_ratings("flickr8k-expert", real_data_folder)
@@ -251,6 +252,7 @@ def test_flickr8k_ends_at_the_numbers_of_measure_agreement(real_data_folder):
         assert [points[metric, GROUP_MEAN].value for metric in agreement.metrics] == column.tolist()
 
 
+@pytest.mark.slow
 def test_pascal_50s_improves_with_references_and_ends_at_the_accuracy(real_data_folder, tmp_path):
     """A fifth of the pairs of each group."""
     pairs_by_group = json.loads((real_data_folder / "judgements/pascal_50s.json").read_text())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.captions.corpus import CaptionCorpus
@@ -15,8 +15,8 @@ from crossmatch.captions.meteor import alignment as meteor_align
 from crossmatch.captions.meteor import matches as meteor_matches
 from crossmatch.captions.meteor.alignment import align, index_matches
 from crossmatch.captions.meteor.matches import PhraseMatches, find_matches
-from crossmatch.captions.meteor.phrase_links import EXACT, STAGES, split_into_words
 from crossmatch.captions.meteor.score import ALPHA, BETA, DELTA, GAMMA, WEIGHTS, count_alignments, meteor
+from crossmatch.captions.meteor.term_links import EXACT, STAGES, split_into_words
 
 pytest.importorskip("pycocoevalcap", reason="it carries METEOR's tables; install crossmatch[captions]")
 
@@ -108,7 +108,6 @@ words = st.sampled_from(
 caption = st.lists(words, min_size=0, max_size=9)
 
 
-@settings(max_examples=60)
 @given(caption, st.lists(caption, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_order_of_references_does_not_matter_and_more_never_hurt(
     candidate: list[str], texts: list[list[str]], random: object
@@ -144,7 +143,6 @@ def chunks_of(selected: list[tuple[int, ...]]) -> int:
     return sum((reference, candidate) not in ends for reference, _, candidate, _, _ in selected)
 
 
-@settings(max_examples=80)
 @given(st.lists(words, min_size=1, max_size=5), st.lists(words, min_size=1, max_size=5))
 def test_search_finds_the_best_alignment(candidate: list[str], reference: list[str]) -> None:
     """The largest gain, then the fewest chunks, if the beam has room for every partial alignment."""
@@ -198,7 +196,6 @@ def crowded(draw: st.DrawFn) -> tuple[PhraseMatches, int, np.ndarray, np.ndarray
     )
 
 
-@settings(max_examples=60)
 @given(crowded())
 def test_compiled_search_equals_python(problem: tuple[PhraseMatches, int, np.ndarray, np.ndarray]) -> None:
     pytest.importorskip("numba", reason="the compiled search needs it; install crossmatch[fast]")
@@ -213,7 +210,7 @@ def test_compiled_search_equals_python(problem: tuple[PhraseMatches, int, np.nda
 def test_without_numba_python_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meteor_align, "NUMBA_THRESHOLD", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "crossmatch.captions.meteor.kernels", raising=False)
-    monkeypatch.delattr("crossmatch.captions.meteor.kernels", raising=False)
+    monkeypatch.delitem(sys.modules, "crossmatch.captions.meteor.alignment_kernels", raising=False)
+    monkeypatch.delattr("crossmatch.captions.meteor.alignment_kernels", raising=False)
     assert meteor_align._load_kernels(1) is None
     assert of("a red dog runs", "a dog is running") > 0

@@ -307,6 +307,7 @@ def test_unknown_parser_is_refused() -> None:
 CIDER = 0.439  # published for Flickr8k-Expert; the published SPICE has 0.449, and its claim is to be above CIDEr
 
 
+@pytest.mark.slow
 def test_agreement_with_experts_is_above_that_of_cider(real_data_folder: Path) -> None:
     """Kendall's tau-c over all ratings, three of each caption; the rules were not fitted to these."""
     items, ratings = {}, []

@@ -15,7 +15,7 @@ from statsmodels.stats import inter_rater
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.metrics.agreement import fleiss_krippendorff
-from crossmatch.metrics.agreement.answers import AnswerPatterns, Answers
+from crossmatch.metrics.agreement.answer_arrays import AnswerPatterns, Answers
 from crossmatch.metrics.agreement.cohen_kappa import cohen_kappa, mean_kappa, pairwise_cohen_kappa
 from crossmatch.metrics.agreement.fleiss_krippendorff import LEVELS, fleiss_kappa, krippendorff_alpha
 
@@ -197,6 +197,7 @@ def test_fleiss_equals_the_textbook_example():
 # Intervals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [*LEVELS, "fleiss"])
 def test_interval_equals_a_slow_bootstrap(level):
     responses = crowd(np.random.default_rng(1), 40, 3, 0.7, [0.4, 0.4, 0.2])

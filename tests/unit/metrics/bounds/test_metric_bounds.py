@@ -85,7 +85,6 @@ def assert_extremes(bounds, values):
 
 @each
 @given(st.one_of(queries(), queries(items=8, levels=None)))
-@settings(max_examples=40)
 def test_bounds_are_the_extremes_over_all_labellings_and_tie_orders(name, drawn):
     (scores,), label = drawn
     bounds = metric_bounds(metric(name), Placements.from_scores(scores), label)

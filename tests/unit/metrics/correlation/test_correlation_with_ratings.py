@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -50,7 +50,6 @@ def in_a_loop(query, item, human, model, samples, seed):
     return coefficients
 
 
-@settings(max_examples=40)
 @given(
     st.integers(0, 10**6),
     st.integers(8, 41),

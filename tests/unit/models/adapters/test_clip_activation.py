@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.models.baselines.text_vectors import hash_file
+from crossmatch.models.baselines.text_encoders import hash_file
 
 pytest.importorskip("torch")
 

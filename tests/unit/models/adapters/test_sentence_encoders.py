@@ -17,7 +17,7 @@ from crossmatch.data.judgements import Judgements
 from crossmatch.evaluation.input_checks import count_truncated_captions
 from crossmatch.models.adapters import sentence_encoders
 from crossmatch.models.adapters.sentence_encoders import sentence_model
-from crossmatch.models.baselines.text_vectors import make_text_model
+from crossmatch.models.baselines.text_encoders import make_text_model
 from crossmatch.models.torch_runtime import torch_threads
 
 TEXTS = [
@@ -156,12 +156,13 @@ def test_minilm_signature_names_package_and_weights(minilm):
     assert len(weights.split(":")[1]) == 12
 
 
+@pytest.mark.slow
 def test_models_print_nothing_and_stay_offline(minilm, folder):
     code = (
         "import socket\n"
         "def refuse(*a, **k): raise SystemExit('the network was accessed')\n"
         "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
-        "from crossmatch.models.baselines.text_vectors import make_text_model\n"
+        "from crossmatch.models.baselines.text_encoders import make_text_model\n"
         "make_text_model('minilm').embed_texts(['a cat']); make_text_model('bow').embed_texts(['a cat'])\n"
         f"make_text_model('sentence:{folder}').embed_texts(['a cat'])\n"
     )

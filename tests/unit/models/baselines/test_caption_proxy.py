@@ -19,7 +19,7 @@ from crossmatch.models.abilities import list_abilities
 from crossmatch.models.adapters.sentence_encoders import TextFunction
 from crossmatch.models.baselines import caption_proxy
 from crossmatch.models.baselines.caption_proxy import CaptionProxy, make_caption_proxy, normalise_coco_id, read_captions
-from crossmatch.models.baselines.text_vectors import TfIdf
+from crossmatch.models.baselines.text_encoders import TfIdf
 
 DATA = Path(os.environ.get("CROSSMATCH_DATA") or Path(__file__).parents[4].parent / "shared" / "data")
 SPELLINGS = ("391895", "COCO_val2014_000000391895.jpg", "000000391895.jpg")

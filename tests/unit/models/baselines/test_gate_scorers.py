@@ -7,13 +7,13 @@ import pytest
 
 from crossmatch.data import trial_outcomes
 from crossmatch.data.errors import UsageError
-from crossmatch.data.reproducible_draws import draw_presentation_order, hash_uniform
+from crossmatch.data.hashed_random_numbers import draw_presentation_order, hash_uniform
 from crossmatch.data.trials import Trials
-from crossmatch.evaluation.score import get_trial_scores
-from crossmatch.metrics.chance_theory import SCORERS, GateResult, check_gate
+from crossmatch.evaluation.model_scores import get_trial_scores
 from crossmatch.metrics.forced_choice import accuracy, group_choice, i2t_choice, t2i_choice
+from crossmatch.metrics.forced_choice_chance import SCORERS, GateResult, check_gate
+from crossmatch.models import trial_scoring
 from crossmatch.models.baselines.gate_scorers import GATE_SCORERS, make_gate_scorer
-from crossmatch.models.cache import trial_scores
 
 CHOICES = {"i2t": i2t_choice, "t2i": t2i_choice, "group": group_choice}
 SHAPES = [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (5, 1)]  # captions x images: BISON, SugarCrepe, BiVLC, and others
@@ -50,6 +50,7 @@ def test_scorers_get_the_value_of_the_theory(shape):
     assert not failed
 
 
+@pytest.mark.slow
 def test_confidence_interval_has_its_coverage():
     """Of 200 seeds, about ten fail a check at 5 %."""
     trials = trials_of((2, 2), 200)
@@ -62,7 +63,7 @@ def test_confidence_interval_has_its_coverage():
 def test_revealing_order_is_detected(monkeypatch):
     """If trials were presented in the order of the file, a position-biased scorer would always be right."""
     monkeypatch.setattr(
-        trial_scores,
+        trial_scoring,
         "draw_presentation_order",
         lambda trials: tuple(np.tile(np.arange(n), (len(trials.ids), 1)) for n in trials.shape[::-1]),
     )

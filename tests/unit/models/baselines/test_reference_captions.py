@@ -20,7 +20,7 @@ from crossmatch.models.baselines.reference_captions import (
     rouge_1,
     select_references,
 )
-from crossmatch.models.baselines.text_vectors import TfIdf
+from crossmatch.models.baselines.text_encoders import TfIdf
 
 FIVE = {
     "cat": ("A cat.", "A black cat on a mat.", "The cat sits.", "One cat", "A cat indoors"),

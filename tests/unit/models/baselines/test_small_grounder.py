@@ -11,6 +11,7 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.grounding import Grounder
 from crossmatch.diorama.scenes import regions
 from crossmatch.diorama.world import Diorama
+from grounding_equations import ground_by_loops
 
 torch = pytest.importorskip("torch")
 from PIL import Image
@@ -49,29 +50,6 @@ def images(world):
 # -- the attention
 
 
-def grounded_by_loops(v, w, smoothing):
-    """jiang2019tiger, eq. 1 to 6, one number at a time; a text without words is not grounded."""
-
-    def dot(x, y):
-        return sum(float(a) * float(b) for a, b in zip(x, y, strict=True))
-
-    def score(x, y):  # eq. 4
-        length = math.sqrt(dot(x, x) * dot(y, y))
-        return dot(x, y) / length if length else 0.0
-
-    def sim(i, j):  # eq. 3
-        length = math.sqrt(sum(max(0.0, score(v[k], w[j])) ** 2 for k in range(len(v))))
-        return max(0.0, score(v[i], w[j])) / length if length else 0.0
-
-    out = []
-    for i in range(len(v)):
-        exps = [math.exp(smoothing * sim(i, j)) for j in range(len(w))]
-        alpha = [e / sum(exps) for e in exps]  # eq. 2
-        a = [sum(alpha[j] * float(w[j][d]) for j in range(len(w))) for d in range(len(v[i]))]  # eq. 1
-        out.append(score(v[i], a))  # eq. 6
-    return out
-
-
 def unit(shape, seed):
     drawn = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
     return torch.nn.functional.normalize(drawn, dim=-1)
@@ -89,7 +67,7 @@ def test_attention_equals_the_equations(dimensions, smoothing):
     for text, length in enumerate(lengths):
         for image in range(3):
             own = owner == image
-            slow = grounded_by_loops(regions[own], words[text, :length], smoothing)
+            slow = ground_by_loops(regions[own].tolist(), words[text, :length].tolist(), smoothing)
             np.testing.assert_allclose(grounded[text, own], slow, atol=2e-6)
 
 
@@ -97,7 +75,7 @@ def test_word_without_similar_region_has_similarity_zero():
     region, word = unit((1, 1, 6), 3), unit((1, 6), 4)
     opposite = torch.stack([word[0], -region[0, 0]])[None]
     grounded = ground_words(region, opposite, torch.ones(1, 2, dtype=bool), torch.ones(1, 1, 1), 4.0)
-    np.testing.assert_allclose(grounded[0], grounded_by_loops(region[0], opposite[0], 4.0), atol=2e-6)
+    np.testing.assert_allclose(grounded[0], ground_by_loops(region[0].tolist(), opposite[0].tolist(), 4.0), atol=2e-6)
 
 
 def test_words_that_cancel_out_give_zero():
@@ -138,7 +116,9 @@ def test_grounding_is_the_attention_between_regions_and_words(model, images):
         numbers = torch.from_numpy(module.number_words([text], model.config.vocabulary))
         with torch.inference_mode():
             words = model.net.embed_words(numbers)[0][numbers[0] >= module.FIRST_WORD]  # unknown words are ignored
-        np.testing.assert_allclose(grounding.scores[n, : len(where)], grounded_by_loops(vectors, words, 4.0), atol=1e-5)
+        np.testing.assert_allclose(
+            grounding.scores[n, : len(where)], ground_by_loops(vectors.tolist(), words.tolist(), 4.0), atol=1e-5
+        )
 
 
 def test_scores_do_not_depend_on_the_batch(model, images):

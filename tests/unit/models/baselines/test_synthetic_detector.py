@@ -12,8 +12,8 @@ from PIL import Image
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate
-from crossmatch.models.baselines.synthetic_detector_outcomes import decide_detector_wins
-from crossmatch.models.baselines.text_vectors import make_text_model
+from crossmatch.models.baselines.precomputed_synthetic_detector import decide_detector_wins
+from crossmatch.models.baselines.text_encoders import make_text_model
 from crossmatch.models.cache import Cache
 
 torch = pytest.importorskip("torch")

@@ -27,8 +27,8 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io import atomic_write
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.trials import Trials
-from crossmatch.evaluation.score import get_trial_scores, score_collection
-from crossmatch.models.baselines.text_vectors import TfIdf
+from crossmatch.evaluation.model_scores import get_trial_scores, score_collection
+from crossmatch.models.baselines.text_encoders import TfIdf
 from crossmatch.models.cache import Cache, store
 from crossmatch.models.cache.blocks import FORMAT, pack_block
 from crossmatch.models.cache.embeddings import EmbeddingCache, count_items, embedding_key, text_key
@@ -147,6 +147,7 @@ def test_process_may_be_killed_at_every_step_of_writing(tmp_path, point, cached_
     assert not embed_all(tmp_path / "cache")[1]
 
 
+@pytest.mark.slow
 def test_killed_process_loses_at_most_one_batch(tmp_path):
     rng, killed = random.Random(5), []
     for n in range(4):

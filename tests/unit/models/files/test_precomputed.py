@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.benchmark import Retrieval
@@ -16,7 +16,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.scores import Run
 from crossmatch.data.trials import Trials
-from crossmatch.evaluation.score import get_trial_scores, score_collection
+from crossmatch.evaluation.model_scores import get_trial_scores, score_collection
 from crossmatch.models import make_model
 from crossmatch.models.files.precomputed import READERS, Precomputed, read_scores_file
 
@@ -296,7 +296,6 @@ def grid(n, c, i, values, end="\n", order=1):
     st.booleans(),
     st.sampled_from([1, -1]),
 )
-@settings(max_examples=40)
 def test_trial_scores_are_read_from_every_csv_dialect(tmp_path_factory, c, i, n, line_end, has_byte_order_mark, column_step):
     values = np.random.default_rng(c + 10 * i + 100 * n).standard_normal((n, c, i))
     content = grid(n, c, i, values, line_end, column_step).encode()
@@ -384,7 +383,6 @@ def test_empty_file_is_refused(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", READERS)
 @given(content=st.binary(min_size=1, max_size=60))
-@settings(max_examples=40)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_arbitrary_bytes_raise_no_unexpected_error(tmp_path_factory, ending, content):
     path = text(tmp_path_factory.getbasetemp(), f"any{ending}", content)

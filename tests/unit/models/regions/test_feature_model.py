@@ -15,7 +15,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials, TrialScores
-from crossmatch.evaluation.score import get_trial_scores, score_collection, score_trials
+from crossmatch.evaluation.model_scores import get_trial_scores, score_collection, score_trials
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.regions import feature_model
 from crossmatch.models.regions.feature_files import RegionFile
@@ -205,7 +205,7 @@ def test_zoo_model_scores_regions_of_a_file(
     path: Path, tmp_path_factory: pytest.TempPathFactory, family: str, sizes: dict[str, int]
 ) -> None:
     from crossmatch.models import make_model
-    from crossmatch.models.zoo.inputs import Regions
+    from crossmatch.models.zoo.network_inputs import Regions
     from crossmatch.models.zoo.trained_model import ZooConfig, build_model
 
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import BEGIN, PAD
+from crossmatch.models.zoo.network_inputs import BEGIN, PAD
 
 
 def assert_equal_steps(log_probabilities, net, words, advance):

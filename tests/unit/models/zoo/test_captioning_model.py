@@ -11,7 +11,7 @@ from crossmatch.diorama.world import Diorama
 
 torch = pytest.importorskip("torch")
 
-from crossmatch.evaluation.score import get_trial_scores
+from crossmatch.evaluation.model_scores import get_trial_scores
 from crossmatch.models import make_model
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.likelihood_scoring import Captioner, LikelihoodScorer, as_scorer
@@ -19,7 +19,7 @@ from crossmatch.models.zoo import captioning_model
 from crossmatch.models.zoo import trained_model as module
 from crossmatch.models.zoo.captioning_model import CaptioningModel, pair_blocks
 from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, beam_search, decode_greedily, sample_captions
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, MAX_WORDS, PAD, UNKNOWN, Vocabulary
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, MAX_WORDS, PAD, UNKNOWN, Vocabulary
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model
 
 NETS = ("show-tell", "show-att-tell", "up-down")

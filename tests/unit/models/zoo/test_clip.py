@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn import functional as F  # noqa: N812
 
 from crossmatch.models.zoo.clip import CLIP, CLIPConfig
-from crossmatch.models.zoo.inputs import BEGIN, END, MAX_WORDS, Regions, Vocabulary, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, MAX_WORDS, Regions, Vocabulary, Words
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model
 from zoo_inputs import FEATURES, WORDS, random_regions, random_words
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError
@@ -24,6 +24,7 @@ from crossmatch.models.zoo.cross_attention import (
     similarity,
 )
 from crossmatch.models.zoo.layers import normalize
+from grounding_equations import ground_by_loops
 
 DIRECTIONS = ("t2i", "i2t")
 EVERY = [AttentionOptions(d, a, leak=leak) for d, a, leak in product(DIRECTIONS, AGGREGATIONS, (0.0, 0.1))]
@@ -89,7 +90,6 @@ def test_every_direction_and_aggregation_equals_loops(attention, compiled):
 
 
 @pytest.mark.parametrize("compiled", BOTH)
-@settings(max_examples=40)
 @given(data=st.data())
 def test_any_shape_and_mask_equals_loops(compiled, data):
     needs_numba(compiled)
@@ -157,6 +157,16 @@ def test_pair_scores_are_the_diagonal(attention):
     np.testing.assert_allclose(
         pair_similarity(*images, *texts, attention), similarity(*images, *texts, attention).diagonal(), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("temperature", [0.0, 5.0, 30.0])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_grounding_equals_tigers_equations_in_both_directions(direction, temperature):
+    images, texts = random_sets(3, 4, 8, seed=7, common=0.0), random_sets(3, 5, 8, seed=8, common=0.0)
+    grounding = region_grounding(*images, *texts, AttentionOptions(direction, temperature=temperature))
+    for n, mask in enumerate(images[1]):
+        regions, words = images[0][n][mask].double().tolist(), texts[0][n][texts[1][n]].double().tolist()
+        np.testing.assert_allclose(grounding[n][mask], ground_by_loops(regions, words, temperature), atol=2e-5)
 
 
 @pytest.mark.parametrize("attention", [AttentionOptions("t2i", temperature=5.0), AttentionOptions("i2t", leak=0.1)], ids=str)

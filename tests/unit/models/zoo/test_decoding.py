@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from crossmatch.data.errors import UsageError
-from crossmatch.models.zoo.captioner_parts import select_items
+from crossmatch.models.zoo.caption_decoder_layers import select_items
 from crossmatch.models.zoo.decoding import beam_search, decode_greedily, sample_captions, stable_top_k
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, Words
 
 LONGEST = 4
 WORDS = (FIRST_WORD, FIRST_WORD + 1)

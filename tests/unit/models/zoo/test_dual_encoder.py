@@ -14,9 +14,10 @@ from crossmatch.data.errors import CrossmatchError
 torch = pytest.importorskip("torch")
 from crossmatch.models.zoo.dual_encoder import DualEncoder, DualEncoderConfig
 from crossmatch.models.zoo.frozen_text import FrozenTextReader, MiniLMTokens, TextFeatureCache, TextFeatures
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.network_inputs import Regions
 from crossmatch.train.data.training_set import TrainingBatch
-from crossmatch.train.objectives.dual_encoder import sampled_softmax
+from crossmatch.train.objectives import SampledSoftmaxOptions
+from crossmatch.train.objectives.sampled_softmax import sampled_softmax
 from zoo_inputs import FEATURES, image_alone, names_without_gradient, random_regions
 
 TEXTS = ["a red cat", "", "two blue cups on a table in the snow", "a red cat", "dogs and cats and dogs"]
@@ -251,7 +252,7 @@ def make_batch(net, regions, texts, others=None):
 def test_every_weight_has_a_gradient(frozen):
     net, texts = small(frozen).train(), ["cat", "dogs", "a bird", "sheep"]
     batch = make_batch(net, random_regions(4, 5, 3, 2), texts, ["one cat", "two", "bird", "a sheep"])
-    sampled_softmax(net, batch, {"task": "t2t+i2t"}).backward()
+    sampled_softmax(net, batch, 1.0, SampledSoftmaxOptions(task="t2t+i2t")).backward()
     assert names_without_gradient(net) == []
 
 
@@ -270,7 +271,7 @@ def test_network_learns_each_task(frozen, task):
     optimiser = torch.optim.Adam(net.parameters(), 5e-3)
     for _ in range(80):
         optimiser.zero_grad()
-        sampled_softmax(net, batch, {"task": task}).backward()
+        sampled_softmax(net, batch, 1.0, SampledSoftmaxOptions(task=task)).backward()
         optimiser.step()
     net.eval()
     with torch.no_grad():
@@ -321,7 +322,7 @@ def test_training_does_not_change_minilm(minilm, tmp_path):
     stored = {name: values.clone() for name, values in net.state_dict().items()}
     batch = make_batch(net, random_regions(2, 3, 1), ["a cat", "two dogs", "nothing"])
     optimiser = torch.optim.Adam(net.parameters(), 1e-2)
-    sampled_softmax(net, batch, {}).backward()
+    sampled_softmax(net, batch, 1.0, SampledSoftmaxOptions()).backward()
     optimiser.step()
     assert all(torch.equal(values, before[name]) for name, values in minilm.net.state_dict().items())
     assert not any(p.requires_grad for p in minilm.net.parameters())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 torch = pytest.importorskip("torch")
 from crossmatch.data.errors import UsageError
 from crossmatch.models.zoo_families import zoo_families
 from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives import InfoNCEOptions, TripletOptions, VSRNOptions
 from crossmatch.train.objectives.info_nce import contrastive
 from crossmatch.train.objectives.triplet import triplet
 from crossmatch.train.objectives.vsrn import vsrn
@@ -90,12 +93,12 @@ def test_vectors_have_length_one(name):
 @pytest.mark.parametrize(
     ("name", "objective"),
     [
-        ("vse", triplet),
-        ("vse-infinity", triplet),
-        ("scan, t2i", triplet),
-        ("scan, i2t", triplet),
-        ("vsrn", vsrn),
-        ("clip", contrastive),
+        ("vse", partial(triplet, options=TripletOptions(negatives="sum"))),
+        ("vse-infinity", partial(triplet, options=TripletOptions(negatives="sum"))),
+        ("scan, t2i", partial(triplet, options=TripletOptions(negatives="sum"))),
+        ("scan, i2t", partial(triplet, options=TripletOptions(negatives="sum"))),
+        ("vsrn", partial(vsrn, options=VSRNOptions(negatives="sum"))),
+        ("clip", partial(contrastive, options=InfoNCEOptions())),
     ],
 )
 def test_every_weight_has_a_gradient(name, objective):
@@ -104,7 +107,7 @@ def test_every_weight_has_a_gradient(name, objective):
         for layer in net.reasoning:
             torch.nn.init.uniform_(layer.norm.weight, 0.5, 1.5)
     batch = TrainingBatch(random_regions(4, 5, 3, 2), random_words(3, 5, 4, 6), torch.arange(4))
-    objective(net, batch, {"negatives": "sum"} if objective is not contrastive else {}).backward()
+    objective(net, batch, 1.0).backward()
     assert all(name.endswith("outer.bias") for name in names_without_gradient(net))  # a bias before a batch norm has none
 
 
@@ -120,19 +123,19 @@ def test_every_weight_has_a_gradient(name, objective):
 )
 def test_network_learns_which_words_name_which_regions(name, sizes, rate, steps, warm_up, least):
     batch = naming_task()
-    net = train(build(name, **sizes), triplet, batch, rate, steps, warm_up=warm_up)
+    net = train(build(name, **sizes), partial(triplet, options=TripletOptions(warm_up=warm_up)), batch, rate, steps)
     assert share_of_correct_first_texts(net, batch) >= least  # chance is 0.05
 
 
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("scan, t2i", {"direction": "both"}, 'direction = "both"; one of t2i, i2t was expected'),
-        ("scan, t2i", {"aggregation": "median"}, "one of mean, sum, max, lse was expected"),
+        ("scan, t2i", {"direction": "both"}, 'direction = "both"; expected one of t2i, i2t'),
+        ("scan, t2i", {"aggregation": "median"}, "expected one of mean, sum, max, lse"),
         ("scan, t2i", {"temperature": -1.0}, "temperature = -1.0; it must be at least 0"),
         ("scan, t2i", {"sharpness": 0.0}, "sharpness = 0.0; it must be above 0"),
         ("scan, t2i", {"leak": 1.0}, "leak = 1.0; it must be at least 0 and at most 0.99"),
-        ("pcme, means", {"retrieval": "mean"}, 'retrieval = "mean"; one of means, probability was expected'),
+        ("pcme, means", {"retrieval": "mean"}, 'retrieval = "mean"; expected one of means, probability'),
         ("clip", {"image_heads": 3}, "image_width = 16 and image_heads = 3; the former must be a multiple of the latter"),
         ("clip", {"text_heads": 5}, "text_width = 8 and text_heads = 5; the former must be a multiple of the latter"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import Regions
+from crossmatch.models.zoo.network_inputs import Regions
 from crossmatch.models.zoo.sgraf import EPSILON, SGRAF, PartsAndWhole, SGRAFConfig
 from zoo_inputs import FEATURES, WORDS, random_regions, random_words
 

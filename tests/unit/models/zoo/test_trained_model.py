@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from crossmatch.models import make_model
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.zoo import trained_model as module
-from crossmatch.models.zoo.inputs import MAX_WORDS, Vocabulary
+from crossmatch.models.zoo.network_inputs import MAX_WORDS, Vocabulary
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model, uncertainty_of_images, uncertainty_of_texts
 
 SMALL = {"dimensions": 16, "word_dimensions": 8}
@@ -156,12 +156,12 @@ def change_config(**changes):
         (change_config(net=3), "has no complete vse model"),
         (change_config(net={"dimensions": -3}), "it must be at least 1"),
         (change_config(net={"heads": 3}), "has no key 'heads'"),
-        (change_config(net={"image": "foo"}), "one of linear, mlp, bigru was expected"),
+        (change_config(net={"image": "foo"}), "expected one of linear, mlp, bigru"),
         (change_config(features=3), "has no complete vse model"),
         (change_config(features={"kind": "foo"}), r"there is no kind of regions 'foo'. Known: regions, pixels, file\)"),
         (change_config(features={"kind": ["foo"]}), "there is no kind of regions"),
-        (change_config(features={"name": "foo"}), "one of namer, efficientnet-lite0 was expected"),
-        (change_config(features={"kind": "file", "dimensions": "x"}), "a whole number was expected"),
+        (change_config(features={"name": "foo"}), "expected one of namer, efficientnet-lite0"),
+        (change_config(features={"kind": "file", "dimensions": "x"}), "expected a whole number"),
     ],
 )
 def test_wrong_model_json_is_reported(tmp_path, change, message):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, PAD, Words
 from crossmatch.models.zoo.vse_infinity import (
     SHARPNESS,
     GeneralisedPooling,

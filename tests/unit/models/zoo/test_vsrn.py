@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 torch = pytest.importorskip("torch")
 from crossmatch.models.zoo.vsrn import VSRN, CaptionDecoder, RegionReasoning, VSRNConfig
+from crossmatch.train.objectives import VSRNOptions
 from crossmatch.train.objectives.vsrn import vsrn
 from zoo_inputs import FEATURES, WORDS, naming_task, random_regions, random_words, share_of_correct_first_texts, train
 
@@ -71,7 +74,7 @@ def test_decoder_attends_to_regions_step_by_step():
 def test_network_learns_to_match_and_to_generate():
     """By chance, the match is right in one of twenty cases, and a word costs log 12 = 2.5 nats."""
     batch = naming_task()
-    net = train(small(), vsrn, batch, 1e-2, 100, warm_up=0.5)
+    net = train(small(), partial(vsrn, options=VSRNOptions(warm_up=0.5)), batch, 1e-2, 100)
     with torch.no_grad():
         log_probabilities = net.teller(net.reason(batch.regions), batch.regions.mask, batch.words.numbers)
     assert share_of_correct_first_texts(net, batch) > 0.4

@@ -14,6 +14,7 @@ from crossmatch.data.trial_outcomes import Outcomes
 from crossmatch.evaluation.evaluate import evaluate
 from crossmatch.metrics.paired_tests import mcnemar_test
 from crossmatch.metrics.proportions import clustered_proportion, independent_proportion
+from crossmatch.report.analysis.analysis_plots import direction_panels, direction_sections
 from crossmatch.report.analysis.direction_gap import (
     analyse_directions,
     direction_analysis_json,
@@ -21,7 +22,6 @@ from crossmatch.report.analysis.direction_gap import (
     fisher_p_value,
     larger_p,
 )
-from crossmatch.report.analysis.plots import direction_panels, direction_sections
 from crossmatch.report.pages import write_analysis
 from crossmatch.report.tables import format_table
 

@@ -13,7 +13,7 @@ from crossmatch.cli.analyse import correlate as command
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.result import Result, ResultPart, ResultRow, save_result
 from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.correlation.metrics_over_models import kendall_tau_b
+from crossmatch.metrics.correlation.kendall_tau import kendall_tau_b
 from crossmatch.metrics.metric_table import metric
 from crossmatch.report.analysis.metric_correlation import (
     build_scoreboard,

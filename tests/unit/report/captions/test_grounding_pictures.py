@@ -7,7 +7,7 @@ import pytest
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.report.captions.grounding_pictures import grounding_figure, grounding_svg, save_figure
-from crossmatch.report.plots import COLOURS
+from crossmatch.report.result_plots import COLOURS
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("PIL")

@@ -9,7 +9,7 @@ from crossmatch.study.assignment.claims import claim_hit
 from crossmatch.study.assignment.review import set_open
 from crossmatch.study.database.schema import member, person, study
 from crossmatch.study.database.verification import verify
-from study_lab import a_study, link_of, refused, someone
+from study_lab import add_annotator, add_small_study, link_of, refusal_reason
 
 
 def everybody(campaign):
@@ -67,7 +67,7 @@ def test_role_cannot_change(campaign):
 def test_a_name_is_printable_and_of_some_length(small, name):
     with pytest.raises(CrossmatchError, match="printable characters"):
         people.invite(small, name)
-    link = link_of(small, a_study(small))
+    link = link_of(small, add_small_study(small))
     if name:  # nothing at all is a guest
         with pytest.raises(CrossmatchError, match="printable characters"):
             people.join_study(small, link, name)
@@ -77,15 +77,15 @@ def test_a_name_is_printable_and_of_some_length(small, name):
     "name", ["anna", "Zoë", "<script>alert(1)</script>", "=1+1", "'; DROP TABLE person; --", "a" * 200, "张伟", "a%b_c"]
 )
 def test_any_printable_name_is_accepted(campaign, name):
-    study_id = a_study(campaign)
+    study_id = add_small_study(campaign)
     _, who = people.join_study(campaign, link_of(campaign, study_id), f" {name} ")
     assert who.name == name
     assert [row.key for row in everybody(campaign)] == [name]
 
 
 def test_taken_name_gives_no_access(campaign):
-    study_id = a_study(campaign)
-    someone(campaign, study_id, "anna")
+    study_id = add_small_study(campaign)
+    add_annotator(campaign, study_id, "anna")
     people.invite(campaign, "boss", "owner")
     for name in ("anna", " anna ", "boss"):
         with pytest.raises(CrossmatchError, match="name is already taken"):
@@ -93,7 +93,7 @@ def test_taken_name_gives_no_access(campaign):
 
 
 def test_joined_person_is_an_annotator_without_a_token(campaign):
-    study_id = a_study(campaign)
+    study_id = add_small_study(campaign)
     joined, who = people.join_study(campaign, link_of(campaign, study_id), "")
     assert joined == study_id
     assert (who.role, everybody(campaign)[0].token) == ("annotator", None)
@@ -101,19 +101,19 @@ def test_joined_person_is_an_annotator_without_a_token(campaign):
 
 
 def test_guests_get_different_names(campaign):
-    study_id = a_study(campaign)
+    study_id = add_small_study(campaign)
     assert len({people.join_study(campaign, link_of(campaign, study_id))[1].name for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize("link", ["", "nosuch", "%", "' OR ''='"])
 def test_unknown_link_is_refused(campaign, link):
-    a_study(campaign)
+    add_small_study(campaign)
     with pytest.raises(CrossmatchError, match="does not belong to a study"):
         people.join_study(campaign, link)
 
 
 def test_links_cannot_be_guessed(small):
-    links = {link_of(small, a_study(small, name=f"study-{n}")) for n in range(3)}
+    links = {link_of(small, add_small_study(small, name=f"study-{n}")) for n in range(3)}
     assert len(links) == 3
     assert all(len(link) >= 22 for link in links)
 
@@ -125,7 +125,7 @@ def test_links_cannot_be_guessed(small):
     ("tasks", "share", "fits"), [(500, 0.97, True), (499, 1.0, False), (9000, 0.94, False), (None, None, False)]
 )
 def test_consent_requires_past_tasks(campaign, tasks, share, fits):
-    study_id = a_study(campaign, "recipe.past_tasks=500", "recipe.past_accepted=0.95")
+    study_id = add_small_study(campaign, "recipe.past_tasks=500", "recipe.past_accepted=0.95")
     anna = people.find_by_token(campaign, people.invite(campaign, "anna", past_tasks=tasks, past_accepted=share)).id
     if fits:
         people.give_consent(campaign, study_id, anna)
@@ -133,11 +133,11 @@ def test_consent_requires_past_tasks(campaign, tasks, share, fits):
     else:
         with pytest.raises(CrossmatchError, match="requires 500 earlier tasks, of which 95 % were accepted"):
             people.give_consent(campaign, study_id, anna)
-        assert refused(campaign, study_id, anna) == "agree"
+        assert refusal_reason(campaign, study_id, anna) == "agree"
 
 
 def test_refused_person_leaves_the_name_free(campaign):
-    study_id = a_study(campaign, "recipe.past_tasks=500")
+    study_id = add_small_study(campaign, "recipe.past_tasks=500")
     for _ in range(2):
         with pytest.raises(CrossmatchError, match="requires 500 earlier tasks"):
             people.join_study(campaign, link_of(campaign, study_id), "anna")
@@ -177,8 +177,8 @@ def test_invalid_list_of_people_names_the_line(tmp_path, text, message):
 
 
 def test_repeated_consent_has_no_effect(campaign):
-    study_id = a_study(campaign)
-    anna = someone(campaign, study_id)
+    study_id = add_small_study(campaign)
+    anna = add_annotator(campaign, study_id)
     people.give_consent(campaign, study_id, anna)
     with campaign.read_transaction() as connection:
         assert len(connection.execute(select(member)).all()) == 1
@@ -188,7 +188,7 @@ def test_repeated_consent_has_no_effect(campaign):
 
 def test_a_closed_study_can_be_joined_for_what_is_left_of_it(campaign):
     """The page refuses new people; whoever is in already may finish."""
-    study_id = a_study(campaign)
-    anna = someone(campaign, study_id)
+    study_id = add_small_study(campaign)
+    anna = add_annotator(campaign, study_id)
     set_open(campaign, study_id, False)
-    assert refused(campaign, study_id, anna) == "closed"
+    assert refusal_reason(campaign, study_id, anna) == "closed"

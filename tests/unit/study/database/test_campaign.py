@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import psycopg
@@ -18,14 +19,15 @@ from crossmatch.study.assignment import people
 from crossmatch.study.database.campaign import create_campaign, open_campaign, read_database_url
 from crossmatch.study.database.schema import person
 from crossmatch.study.database.verification import verify
+from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
-from crossmatch.study.design.new_study import NewItem, create_study
-from study_lab import Clock, a_study, database_of, in_order, in_parallel, new_campaign, someone, work
+from crossmatch.study.design.new_items import NewItem
+from study_lab import Clock, add_annotator, add_small_study, database_of, in_order, in_parallel, new_campaign, submit_hit
 
 
 def test_a_campaign_is_opened_again_as_it_was(campaign):
-    study_id = a_study(campaign)
-    work(campaign, study_id, someone(campaign, study_id))
+    study_id = add_small_study(campaign)
+    submit_hit(campaign, study_id, add_annotator(campaign, study_id))
     again = open_campaign(campaign.folder)
     try:
         assert again.secret == campaign.secret
@@ -38,7 +40,7 @@ def test_campaign_folder_is_private(tmp_path):
     before = os.umask(0)
     try:
         with new_campaign(tmp_path / "c") as campaign:
-            a_study(campaign)
+            add_small_study(campaign)
             assert stat.S_IMODE(campaign.folder.stat().st_mode) & 0o077 == 0
             for name in ("secret", "campaign.toml"):
                 assert stat.S_IMODE((campaign.folder / name).stat().st_mode) == 0o600
@@ -54,7 +56,7 @@ def test_campaigns_have_different_secrets(tmp_path):
 
 def test_creating_an_existing_campaign_opens_it(tmp_path):
     with new_campaign(tmp_path / "c") as campaign:
-        a_study(campaign)
+        add_small_study(campaign)
         again = create_campaign(tmp_path / "c")
         assert again.secret == campaign.secret
         again.close()
@@ -98,7 +100,7 @@ def test_interrupted_creation_is_completed(request, tmp_path, place, kind):
     assert not (folder / "campaign.toml").exists()
     create_campaign(folder, database).close()
     with closing(open_campaign(folder)) as campaign:
-        a_study(campaign)
+        add_small_study(campaign)
 
 
 @pytest.mark.parametrize("whose", ["another's", "its own, with a person in it"])
@@ -175,7 +177,7 @@ def test_unreachable_database_leaves_nothing_and_hides_the_password(tmp_path, po
         create_campaign(tmp_path / "c", f"postgresql://me:hunter2@127.0.0.1:{port}/none")
     assert "hunter2" not in str(error.value)
     with new_campaign(tmp_path / "c") as campaign:  # one can begin again in the same folder
-        a_study(campaign)
+        add_small_study(campaign)
 
 
 def test_a_database_holds_one_campaign(tmp_path, request):
@@ -195,7 +197,7 @@ def test_sqlite_uses_full_durability(campaign):
 
 
 def test_a_reader_sees_one_state(campaign):
-    a_study(campaign)
+    add_small_study(campaign)
     with campaign.read_transaction() as connection:
         before = connection.execute(select(person)).all()
         with campaign.write_transaction() as other:
@@ -225,7 +227,7 @@ def test_database_url_is_stored(campaign):
 def test_connections_that_the_server_has_closed_are_replaced(request, tmp_path):
     """As after a restart of PostgreSQL: those that were idle are tried first, and nobody sees an error."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
-        study = a_study(campaign)
+        study = add_small_study(campaign)
         with psycopg.connect(request.getfixturevalue("postgres_url"), autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         for opened in (campaign.read_transaction, campaign.write_transaction):
@@ -281,9 +283,15 @@ def test_writers_are_served_in_the_order_in_which_they_came(small):
 
 
 def test_interrupted_waiter_does_not_block_the_lock(small):
-    main = threading.main_thread().ident
-    with small.write_lock:
-        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+    main, lock = threading.main_thread().ident, small.write_lock
+
+    def interrupt_when_waiting():
+        while not lock._waiting:
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with lock:
+        threading.Thread(target=interrupt_when_waiting, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
             small.write_lock.__enter__()
     done = []

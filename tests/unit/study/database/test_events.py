@@ -14,7 +14,18 @@ from crossmatch.study.database import events
 from crossmatch.study.database.campaign import open_campaign
 from crossmatch.study.database.schema import barred, claim, event, exclusion, head, hit_item, item, member, person, slot, study
 from crossmatch.study.database.verification import verify
-from study_lab import GOLDEN, Clock, a_study, answers_to, careless, hit_of, new_campaign, someone, verify_chain, work
+from study_lab import (
+    WITH_GOLD,
+    Clock,
+    add_annotator,
+    add_small_study,
+    answers_to,
+    disable_sync,
+    hit_of,
+    new_campaign,
+    submit_hit,
+    verify_chain,
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +42,7 @@ def lived(memory, tmp_path):
     """A copy of it."""
     shutil.copytree(memory, tmp_path / "copy")
     campaign = open_campaign(tmp_path / "copy", Clock())
-    careless(campaign)
+    disable_sync(campaign)
     yield campaign
     campaign.close()
 
@@ -43,9 +54,9 @@ def lived_on_both(campaign, clock):
 
 def live(campaign, clock):
     """Two studies, quizzes, late answers, reviews, held and open slots."""
-    first = a_study(campaign, *GOLDEN, "recipe.people=2", "recipe.quiz=2", items=15, golden=7, name="first")
-    a_study(campaign, items=3, name="second", excludes=["first"])
-    people = [someone(campaign, first, name) for name in ("anna", "ben", "carla", "dan")]
+    first = add_small_study(campaign, *WITH_GOLD, "recipe.people=2", "recipe.quiz=2", items=15, gold_per_kind=7, name="first")
+    add_small_study(campaign, items=3, name="second", excludes=["first"])
+    people = [add_annotator(campaign, first, name) for name in ("anna", "ben", "carla", "dan")]
     for who in people:
         quiz = claim_hit(campaign, first, who)
         submit(campaign, quiz, who, answers_to(hit_of(campaign, quiz)))
@@ -53,11 +64,11 @@ def live(campaign, clock):
     slow = claim_hit(campaign, first, anna)
     clock.wait(61)
     for who in (ben, carla, dan):
-        work(campaign, first, who)
+        submit_hit(campaign, first, who)
     submit(campaign, slow, anna, answers_to(hit_of(campaign, slow)))
-    work(campaign, first, ben, wrong=True)
-    review(campaign, work(campaign, first, carla, wrong=True), None, "reassign")
-    review(campaign, work(campaign, first, dan, wrong=True), None, "approve")
+    submit_hit(campaign, first, ben, wrong=True)
+    review(campaign, submit_hit(campaign, first, carla, wrong=True), None, "reassign")
+    review(campaign, submit_hit(campaign, first, dan, wrong=True), None, "approve")
     claim_hit(campaign, first, ben)
     set_open(campaign, first, False)
     verify(campaign)
@@ -116,7 +127,7 @@ def test_events_are_numbered_from_one_and_chained(lived_on_both):
 
 
 def test_event_time_can_be_an_integer(small):
-    study_id = a_study(small)
+    study_id = add_small_study(small)
     with small.write_transaction() as connection:
         events.append_event(connection, study_id, 1_700_000_000, "open")
     verify(small)
@@ -304,7 +315,7 @@ def test_exclusions_cannot_be_lifted(lived):
 
 def test_a_live_campaign_can_be_verified_at_any_time(campaign):
     """Whoever verifies sees one state, even while others go on working."""
-    study_id, ended, faults = a_study(campaign, items=60), threading.Event(), []
+    study_id, ended, faults = add_small_study(campaign, items=60), threading.Event(), []
 
     def keep_verifying():
         while not ended.is_set():
@@ -315,9 +326,9 @@ def test_a_live_campaign_can_be_verified_at_any_time(campaign):
 
     watcher = threading.Thread(target=keep_verifying)
     watcher.start()
-    who = someone(campaign, study_id)
+    who = add_annotator(campaign, study_id)
     for _ in range(20):
-        work(campaign, study_id, who)
+        submit_hit(campaign, study_id, who)
     ended.set()
     watcher.join()
     assert not faults

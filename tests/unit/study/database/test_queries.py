@@ -12,7 +12,7 @@ from crossmatch.study.assignment.claims import claim_hit
 from crossmatch.study.assignment.review import set_open
 from crossmatch.study.database import queries
 from crossmatch.study.database.schema import barred, claim, slot
-from study_lab import a_study, database_of, new_campaign, refused, row_of, someone, work
+from study_lab import add_annotator, add_small_study, claim_row, database_of, new_campaign, refusal_reason, submit_hit
 
 HITS, DONE = 600, 500
 
@@ -20,8 +20,8 @@ HITS, DONE = 600, 500
 @pytest.fixture
 def crowded(campaign):
     """A study of HITs of one item for five people each; somebody has done most of them, and nobody else any."""
-    study = a_study(campaign, "recipe.people=5", "recipe.batch=1", items=HITS)
-    diligent, fresh = someone(campaign, study), someone(campaign, study)
+    study = add_small_study(campaign, "recipe.people=5", "recipe.batch=1", items=HITS)
+    diligent, fresh = add_annotator(campaign, study), add_annotator(campaign, study)
     did(campaign, study, diligent, DONE)
     return campaign, study, diligent, fresh
 
@@ -76,7 +76,7 @@ def test_slot_search_does_not_grow_with_finished_hits(crowded):
     campaign, study, diligent, fresh = crowded
     few = visited(campaign, study, fresh)
     assert visited(campaign, study, diligent) < 2 * few + 50  # the four open slots of their last HIT, and not those of 500
-    mine = row_of(campaign, claim_hit(campaign, study, diligent))
+    mine = claim_row(campaign, claim_hit(campaign, study, diligent))
     with campaign.read_transaction() as connection:
         hits = connection.execute(select(slot.c.hit).distinct().order_by(slot.c.hit)).scalars().all()
     assert mine.hit == hits[DONE]
@@ -84,8 +84,8 @@ def test_slot_search_does_not_grow_with_finished_hits(crowded):
 
 def test_cost_of_a_claim_does_not_grow_with_finished_hits(small):
     """Of all its statements together, by the steps of SQLite's machine."""
-    study = a_study(small, "recipe.people=5", "recipe.batch=1", items=HITS)
-    diligent, fresh = someone(small, study), someone(small, study)
+    study = add_small_study(small, "recipe.people=5", "recipe.batch=1", items=HITS)
+    diligent, fresh = add_annotator(small, study), add_annotator(small, study)
     did(small, study, diligent, DONE)
     steps = []
 
@@ -104,11 +104,11 @@ def test_cost_of_a_claim_does_not_grow_with_finished_hits(small):
 def test_postgresql_finds_slots_by_index(request, tmp_path):
     """It plans a statement that it was given often for any values, and then knows an index of open slots alone only by the text."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
-        study = a_study(campaign, "recipe.people=2", "recipe.batch=1", items=100)
-        early = [someone(campaign, study) for _ in range(2)]
+        study = add_small_study(campaign, "recipe.people=2", "recipe.batch=1", items=100)
+        early = [add_annotator(campaign, study) for _ in range(2)]
         for who in early * 80:
-            work(campaign, study, who)
-        fresh = someone(campaign, study)
+            submit_hit(campaign, study, who)
+        fresh = add_annotator(campaign, study)
         expected = {"person_id": fresh, "study_id": study, "now": 0.0, "hit_limit": 9, "claim_id": "f"}
         with campaign.write_transaction() as connection:
             made = queries.TAKE_SLOT.compile(dialect=campaign.engine.dialect)
@@ -132,20 +132,20 @@ def test_ineligible_person_causes_no_slot_search(crowded, why):
 
 
 def test_claim_reads_each_open_slot_once(campaign):
-    study = a_study(campaign, "recipe.people=5", "recipe.batch=1", items=HITS)
-    diligent = someone(campaign, study)
+    study = add_small_study(campaign, "recipe.people=5", "recipe.batch=1", items=HITS)
+    diligent = add_annotator(campaign, study)
     did(campaign, study, diligent, HITS)
     each = 12 if campaign.engine.dialect.name == "sqlite" else 3  # steps or rows for one of the 2,400, and for one of the 600
     assert visited(campaign, study, diligent) < each * 5 * HITS
-    assert refused(campaign, study, diligent) == "none"
+    assert refusal_reason(campaign, study, diligent) == "none"
 
 
 def test_exclusion_check_uses_the_index(crowded):
     """Their claims here are not looked at one by one to see whether they took part elsewhere."""
     campaign, _, diligent, fresh = crowded
-    other = a_study(campaign, name="other", excludes=["eccv-hit"])
+    other = add_small_study(campaign, name="other", excludes=["eccv-hit"])
     for who in (diligent, fresh):
         people.give_consent(campaign, other, who)
     assert visited(campaign, other, diligent) < visited(campaign, other, fresh) + 10
-    assert refused(campaign, other, diligent) == "excluded"
+    assert refusal_reason(campaign, other, diligent) == "excluded"
     assert claim_hit(campaign, other, fresh)

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import CrossmatchError, UsageError
@@ -83,11 +83,11 @@ def test_custom_design_accepts_the_same_overrides(tmp_path):
     [
         ("recipe.peple=3", "Did you mean 'people'"),
         ("recipe.people=0", "1 to 1,?000|at least 1|from 1"),
-        ("recipe.people=2.5", "a whole number was expected"),
+        ("recipe.people=2.5", "expected a whole number"),
         ("recipe.lease_minutes=0", "lease_minutes"),
         ("recipe.lease_minutes=nan", "lease_minutes"),
         ("recipe.quiz_share=1.5", "quiz_share"),
-        ("recipe.reasons=perhaps", "true or false was expected"),
+        ("recipe.reasons=perhaps", "expected true or false"),
         ("result.combine=median", "one of mean, majority"),
         ("result.question=nosuch", "result.question is 'nosuch'"),
         ("shows.images=3", "expected recipe.KEY=VALUE or result.KEY=VALUE"),
@@ -132,7 +132,7 @@ options = [{{ value = "a", text = "A" }}]
         ('[[questions]]\nname = "b"\ntext = "B?"\noptions = ["a"]', "`options` must be tables"),
         ('[[questions]]\nname = "b"\ntext = "B?"\noptions = [{value="a",text="A"},{value="a",text="B"}]', "the same value"),
         ('[[questions]]\nname = "b"\ntext = "B?"\namong = "images"\noptions = [{value="image-0",text="A"}]', "image-0"),
-        ('[recipe]\npeople = "many"', "a whole number was expected"),
+        ('[recipe]\npeople = "many"', "expected a whole number"),
         ("[strange]\na = 1", "no key 'strange'"),
         ('[result]\nquestion = "blue"', "result.question is 'blue'"),
     ],
@@ -257,7 +257,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(anything)
 def test_any_answer_is_valid_or_refused(value):
     asked = (YES_NO, WHY, SLIDER)

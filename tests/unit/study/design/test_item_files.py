@@ -14,7 +14,7 @@ from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.item_files import read_items, read_pool
 from crossmatch.study.results.answers import load_items
 from crossmatch.study.study import find_study
-from study_lab import someone, work
+from study_lab import add_annotator, submit_hit
 
 ECCV = load_design("eccv-hit")
 STS = load_design("sts")
@@ -283,8 +283,8 @@ def test_a_study_of_a_file_can_be_worked_on(campaign, folder):
     records += [{"id": "g", "image": "deep/c.jpg", "caption": "It is green.", "kind": "positive"}]
     design = load_design("eccv-hit", ["recipe.batch=2", "recipe.gold_negative=0"])
     study_id = add_study(campaign, design, read_items(jsonl(folder, *records), design))
-    person = someone(campaign, study_id)
-    claim = work(campaign, study_id, person)
+    person = add_annotator(campaign, study_id)
+    claim = submit_hit(campaign, study_id, person)
     with campaign.read_transaction() as connection:
         hit = load_hit(connection, claim, person)
         known = load_items(connection, study_id)

@@ -9,21 +9,21 @@ from crossmatch.study.design.add_study import add_study
 from crossmatch.study.design.data_source import world_of
 from crossmatch.study.design.declaration import load_design, preset_names
 from crossmatch.study.design.item_files import read_items
-from crossmatch.study.design.new_study import NewItem
+from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.design.result_requirements import require_result
-from crossmatch.study.simulation.diorama_items import WORDS, world_items
-from crossmatch.study.simulation.preset_items import ItemFactory
+from crossmatch.study.simulation.diorama_items import DEFAULT_DATA, world_items
+from crossmatch.study.simulation.item_generators import ItemFactory
 
 
 @pytest.fixture(scope="module")
 def shop():
-    return ItemFactory(world_of(WORDS))
+    return ItemFactory(world_of(DEFAULT_DATA))
 
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_meets_the_requirements_of_its_result(shop, name):
     design = load_design(name)
-    require_result(design, world_items(design, WORDS, 4, shop).items)
+    require_result(design, world_items(design, DEFAULT_DATA, 4, shop).items)
 
 
 MINE = """
@@ -96,7 +96,7 @@ def test_lists_must_name_their_systems():
 
 def test_choices_in_blocks_need_complete_trials(shop):
     design = load_design("bivlc-human")
-    work = [item for item in world_items(design, WORDS, 8, shop).items if item.gold is None]
+    work = [item for item in world_items(design, DEFAULT_DATA, 8, shop).items if item.gold is None]
     with pytest.raises(CrossmatchError, match="has 3 of its 4 choices"):
         require_result(design, work[1:])
     with pytest.raises(CrossmatchError, match="is not one of the four choices of a trial"):

@@ -9,14 +9,14 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment import claims
 from crossmatch.study.assignment import review as verdicts
 from crossmatch.study.results import statistics_cache
-from crossmatch.study.results.agreement import measure_agreement
+from crossmatch.study.results.annotator_agreement import measure_agreement
 from crossmatch.study.results.statistics_cache import StatisticsCache
-from study_lab import a_study, someone, work
+from study_lab import add_annotator, add_small_study, submit_hit
 
 
 def test_nothing_is_measured_again_while_nothing_has_changed(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-    who = someone(small, study_id)
+    study_id = add_small_study(small, "recipe.people=2")
+    who = add_annotator(small, study_id)
     calls = []
     monkeypatch.setattr(statistics_cache, "measure_agreement", lambda *told: calls.append(told) or measure_agreement(*told))
     tallies = StatisticsCache(max_wait=60)
@@ -26,7 +26,7 @@ def test_nothing_is_measured_again_while_nothing_has_changed(small, monkeypatch)
     claims.claim_hit(small, study_id, who)
     assert tallies.view(small, study_id).figures is first.figures
     assert len(calls) == 1
-    made = work(small, study_id, who)
+    made = submit_hit(small, study_id, who)
     second = tallies.view(small, study_id)
     assert second.is_new
     assert second.figures.annotators[0].counted == 3
@@ -36,13 +36,13 @@ def test_nothing_is_measured_again_while_nothing_has_changed(small, monkeypatch)
 
 
 def test_what_takes_long_is_not_measured_for_every_page(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
-    who = someone(small, study_id)
+    study_id = add_small_study(small, "recipe.people=2")
+    who = add_annotator(small, study_id)
     monkeypatch.setattr(statistics_cache, "SHORT_S", 0.0)
     monkeypatch.setattr(statistics_cache, "PAUSE_FACTOR", 1e9)
     tallies = StatisticsCache(max_wait=60)
     first = tallies.view(small, study_id)
-    work(small, study_id, who)
+    submit_hit(small, study_id, who)
     second = tallies.view(small, study_id)
     assert second.agreement is first.agreement
     assert not second.is_new
@@ -50,7 +50,7 @@ def test_what_takes_long_is_not_measured_for_every_page(small, monkeypatch):
 
 
 def test_a_page_does_not_wait_for_what_takes_long(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
+    study_id = add_small_study(small, "recipe.people=2")
     goes_on = Event()
     monkeypatch.setattr(statistics_cache, "measure_agreement", lambda *told: goes_on.wait(60) and measure_agreement(*told))
     found = StatisticsCache(max_wait=0.0)
@@ -63,7 +63,7 @@ def test_a_page_does_not_wait_for_what_takes_long(small, monkeypatch):
 
 
 def test_what_goes_wrong_behind_a_page_goes_wrong_on_it(small, monkeypatch):
-    study_id = a_study(small, "recipe.people=2")
+    study_id = add_small_study(small, "recipe.people=2")
 
     def broken(*_):
         raise CrossmatchError("broken")

@@ -9,10 +9,11 @@ import pytest
 from crossmatch.data.errors import UsageError
 from crossmatch.study.assignment import claims, people
 from crossmatch.study.database.verification import verify
+from crossmatch.study.demo_campaign import EXCLUDES, make_demo
 from crossmatch.study.design.add_study import add_study, store_images
 from crossmatch.study.design.data_source import world_of
 from crossmatch.study.design.declaration import load_design, load_presets, preset_names
-from crossmatch.study.design.new_study import require_items
+from crossmatch.study.design.new_items import require_items
 from crossmatch.study.results.answers import load_items
 from crossmatch.study.simulation.correct_answers import (
     CORRECT_ANSWERS,
@@ -23,9 +24,8 @@ from crossmatch.study.simulation.correct_answers import (
     correct_answer,
     read_truth,
 )
-from crossmatch.study.simulation.demo import EXCLUDES, make_demo
-from crossmatch.study.simulation.diorama_items import WHY, truth_of, world_items
-from crossmatch.study.simulation.preset_items import AGAIN, MAKERS, SYSTEMS, USUAL, ItemFactory
+from crossmatch.study.simulation.diorama_items import EXPLANATIONS, truth_of, world_items
+from crossmatch.study.simulation.item_generators import DEFAULT_COUNTS, GENERATORS, OTHER_STYLE, SYSTEMS, ItemFactory
 from crossmatch.study.simulation.simulated_annotators import is_right
 from crossmatch.study.study import list_studies
 from study_lab import link_of
@@ -52,19 +52,19 @@ def answer(name, one, truth):
 
 
 def test_every_preset_has_items_answers_and_explanations():
-    assert sorted(MAKERS) == sorted(USUAL) == sorted(CORRECT_ANSWERS) == sorted(WHY) == ALL
+    assert sorted(GENERATORS) == sorted(DEFAULT_COUNTS) == sorted(CORRECT_ANSWERS) == sorted(EXPLANATIONS) == ALL
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_items_fit_the_design(made, name):
     require_items(load_design(name), made[name].items)
-    assert len(work_of(made[name])) == USUAL[name]
+    assert len(work_of(made[name])) == DEFAULT_COUNTS[name]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_items_are_distinct(shop, name):
-    keys = [one.key for one in MAKERS[name](shop)]
-    assert len(set(keys)) == len(keys) >= USUAL[name]
+    keys = [one.key for one in GENERATORS[name](shop)]
+    assert len(set(keys)) == len(keys) >= DEFAULT_COUNTS[name]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -172,7 +172,7 @@ def test_whole_trials_stay_together(made):
 
 
 def test_the_same_scene_by_the_other_artist_looks_different(shop):
-    assert shop.picture(shop.ids[0]).tobytes() != shop.picture(shop.ids[0] + AGAIN).tobytes()
+    assert shop.picture(shop.ids[0]).tobytes() != shop.picture(shop.ids[0] + OTHER_STYLE).tobytes()
 
 
 def test_more_items_than_the_world_has_are_refused():

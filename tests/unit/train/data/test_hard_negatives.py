@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,10 +17,10 @@ from PIL import Image
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.diorama.edits import CAPTION_EDITS, IMAGE_EDITS, is_true_of
-from crossmatch.diorama.layout import sample_scene
+from crossmatch.diorama.scene_sampling import sample_scene
 from crossmatch.diorama.world import Diorama
 from crossmatch.models.zoo.clip import CLIP, CLIPConfig
-from crossmatch.models.zoo.inputs import Vocabulary
+from crossmatch.models.zoo.network_inputs import Vocabulary
 from crossmatch.train.checkpoints import Checkpoints, TrainingIdentity
 from crossmatch.train.data import hard_negatives
 from crossmatch.train.data.hard_negatives import add_negatives, diorama_edits, edit_scene, is_wrong_image, text_edit, unedited_scene
@@ -27,6 +28,7 @@ from crossmatch.train.data.negative_files import NegativeFile
 from crossmatch.train.data.sources import DataOptions, open_source
 from crossmatch.train.data.training_set import ArrayStore, PixelStore, TrainingSet
 from crossmatch.train.loop import CHECKPOINT_SECONDS, fit
+from crossmatch.train.objectives import InfoNCEOptions
 from crossmatch.train.objectives.info_nce import contrastive
 from crossmatch.train.recipe import NegativeSettings, TrainSettings, load_recipe
 from crossmatch.train.validation import measure_trials
@@ -175,8 +177,8 @@ def test_diorama_with_negative_pairs(noise, style):
 
 def test_stored_regions_of_edited_scenes_equal_extracted_ones():
     from crossmatch.diorama.drawing import draw
-    from crossmatch.models.zoo.region_features import ExtractorSettings
-    from crossmatch.train.data.region_features import load_extractor
+    from crossmatch.models.zoo.region_extractors import ExtractorSettings
+    from crossmatch.train.data.region_feature_cache import load_extractor
 
     train, _ = world(images=4, features={"lessons": 40}).load()
     hard_image = train.hard[2, 0]
@@ -248,7 +250,7 @@ def test_batch_contains_the_negatives_of_its_rows(pairs):
     data = numbered_set(pairs)
     model = SimpleNamespace(as_regions=lambda pixels: pixels)
     model.match = SimpleNamespace(read_all=Reader)
-    training = ZooTraining(model, None, {}, data, data, TrainSettings(batch=3))
+    training = ZooTraining(model, None, data, data, TrainSettings(batch=3))
     images = []
     for batch in training.batches(0):
         numbers = batch.regions[:, 0, 0, 0].tolist()
@@ -340,7 +342,9 @@ def train_clip(folder, kind, epochs, model=None, every=CHECKPOINT_SECONDS):
         student.net.load_state_dict(model.net.state_dict())
     data = coloured_set(400, 0, kind), coloured_set(100, 1, kind)
     state = fit(
-        ZooTraining(student, contrastive, {}, *data, settings), Checkpoints(folder, TrainingIdentity("recipe", "data")), every=every
+        ZooTraining(student, partial(contrastive, options=InfoNCEOptions()), *data, settings),
+        Checkpoints(folder, TrainingIdentity("recipe", "data")),
+        every=every,
     )
     return student, state
 
@@ -357,6 +361,7 @@ def test_in_batch_negatives_teach_retrieval_but_not_attribute_binding(base):
     assert all(35 < chosen[name] < 65 for name in ("ipos2t", "ineg2t", "tpos2i", "tneg2i"))  # near chance
 
 
+@pytest.mark.slow
 def test_hard_negatives_teach_attribute_binding(base, tmp_path):
     """On new images; pairs teach more than texts, and in both directions."""
     validation = coloured_set(300, 9, "pairs")
@@ -566,6 +571,7 @@ def test_clip_recipes_on_diorama_differ_in_negatives_and_batch_size_only():
     assert load_recipe("clip-in-batch", "collection").negatives.kind == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [("clip-in-batch", "unused"), ("clip-hard-texts", "texts"), ("clip-hard-pairs", "pairs")]
 )

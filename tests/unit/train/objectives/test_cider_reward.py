@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("torch")
@@ -14,7 +14,7 @@ from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
 from crossmatch.captions.ptb_tokenizer import tokenise
 from crossmatch.diorama.world import Diorama
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, UNKNOWN, Vocabulary
+from crossmatch.models.zoo.network_inputs import BEGIN, END, PAD, UNKNOWN, Vocabulary
 from crossmatch.train.data.training_set import PixelStore, TrainingSet
 from crossmatch.train.objectives.cider_reward import END_TOKEN, ReferenceIndex, Reward
 
@@ -41,7 +41,6 @@ texts = st.lists(st.sampled_from(["a", "a", "dog", "cat", "runs", "cannot", "t-s
 reference_lists = st.lists(st.lists(texts, min_size=1, max_size=3), min_size=2, max_size=4)
 
 
-@settings(max_examples=150)
 @given(st.data(), reference_lists, st.booleans())
 def test_index_equals_the_metric(data, references, end):
     word = st.sampled_from(["a", "dog", "cat", "runs", "cannot", "zebra", "yak", "T-shirt."])

@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, PAD, Regions, Words
 from crossmatch.models.zoo.show_att_tell import ShowAttTell, ShowAttTellConfig
 from crossmatch.models.zoo.show_tell import ShowTell, ShowTellConfig
 from crossmatch.models.zoo.up_down import UpDown, UpDownConfig
 from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives import ObjectiveOptions
 from crossmatch.train.objectives.cross_entropy import cross_entropy, mean_word_loss
 from crossmatch.train.reproducibility import reproducible
 
@@ -44,7 +45,7 @@ def test_loss_is_the_mean_over_all_words(name):
                     break
                 log_probabilities, state = net.step(encoded, state, torch.tensor([before]))
                 total, words = total - float(log_probabilities[0, word]), words + 1
-        loss = cross_entropy(net, TrainingBatch(regions, Words(NUMBERS), torch.arange(3)), {})
+        loss = cross_entropy(net, TrainingBatch(regions, Words(NUMBERS), torch.arange(3)), 1.0, ObjectiveOptions())
     assert words == 8
     assert float(loss) == pytest.approx(total / words, rel=1e-12)
 

@@ -10,12 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import UsageError
-from crossmatch.models.zoo.inputs import Words
+from crossmatch.models.zoo.network_inputs import Words
 from crossmatch.train.data.training_set import HardNegatives, TrainingBatch
+from crossmatch.train.objectives import InfoNCEOptions, parse_objective
 from crossmatch.train.objectives.info_nce import contrastive, info_nce
 
 
@@ -90,30 +91,28 @@ def scores_of(net, batch):
 SLOW = {"none": in_batch, "texts": hard_texts, "pairs": hard_pairs}
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31), st.sampled_from(["left-out", "negatives"]))
 def test_losses_equal_loops(pairs, kind, seed, same):
     """Without further true pairs, both values of `same` give the published loss."""
     generator = torch.Generator().manual_seed(seed)
     batch, net = batch_of(pairs, kind, generator), net_of(generator)
-    loss = contrastive(net, batch, {"same": same})
+    loss = contrastive(net, batch, 1.0, InfoNCEOptions(same=same))
     assert float(loss) == pytest.approx(SLOW[kind](scores_of(net, batch), pairs), rel=1e-9)
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 6), st.sampled_from(list(SLOW)), st.integers(0, 2**31))
 def test_repeated_image_is_left_out_or_a_negative(pairs, kind, seed):
     generator = torch.Generator().manual_seed(seed)
     batch, net = batch_of(pairs, kind, generator, twice=True), net_of(generator)
     s = scores_of(net, batch)
-    assert float(contrastive(net, batch, {"same": "negatives"})) == pytest.approx(SLOW[kind](s, pairs), rel=1e-9)
+    assert float(contrastive(net, batch, 1.0, InfoNCEOptions(same="negatives"))) == pytest.approx(SLOW[kind](s, pairs), rel=1e-9)
     image = batch.image.tolist()
 
     def masked(i, j):
         is_true = i != j and i < pairs and j < pairs and image[i] == image[j]
         return -math.inf if is_true else s(i, j)
 
-    assert float(contrastive(net, batch, {})) == pytest.approx(SLOW[kind](masked, pairs), rel=1e-9)
+    assert float(contrastive(net, batch, 1.0, InfoNCEOptions())) == pytest.approx(SLOW[kind](masked, pairs), rel=1e-9)
 
 
 def test_true_pairs_are_not_negatives():
@@ -145,6 +144,6 @@ def test_invalid_batch_and_option_are_refused():
     generator = torch.Generator().manual_seed(3)
     batch, net = batch_of(1, "none", generator), net_of(generator)
     with pytest.raises(UsageError, match="batch of one pair"):
-        contrastive(net, batch, {})
+        contrastive(net, batch, 1.0, InfoNCEOptions())
     with pytest.raises(UsageError, match="left-out, negatives"):
-        contrastive(net, batch_of(2, "none", generator), {"same": "positives"})
+        parse_objective({"name": "info-nce", "same": "positives"}, "mine")

@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, Regions, Words
 from crossmatch.models.zoo.pcme import PCME, Gaussian, PCMEConfig, draw_samples
 from crossmatch.train.data.training_set import TrainingBatch
-from crossmatch.train.objectives import pcme as module
+from crossmatch.train.objectives import PCMEOptions
 from crossmatch.train.objectives.pcme import divergence, pcme, soft_contrastive, uniformity
 
 KINDS, COLOURS = 5, 4
@@ -96,7 +96,7 @@ def test_loss_is_the_sum_of_its_terms():
     batch = TrainingBatch(batch.regions, batch.words, torch.tensor([0, 1, 0, 2, 3]))
     images, texts = net.images(batch.regions), net.texts(batch.words)
     torch.manual_seed(7)
-    loss = pcme(net, batch, {"samples": 3, "kl": 0.1, "uniformity": 2.0}).item()
+    loss = pcme(net, batch, 1.0, PCMEOptions(samples=3, kl=0.1, uniformity=2.0)).item()
     torch.manual_seed(7)
     drawn = [draw_samples(items, torch.randn(5, 3, 16)) for items in (images, texts)]
     matched = [[a == b for b in batch.image.tolist()] for a in batch.image.tolist()]
@@ -108,17 +108,17 @@ def test_loss_is_the_sum_of_its_terms():
 def test_defaults_are_the_published_weights():
     net, (batch, _) = net_of(), coloured_objects(5, seed=4)
     losses = []
-    for options in ({}, {"samples": 7, "kl": 1e-5, "uniformity": 0.0}):
+    for options in (PCMEOptions(), PCMEOptions(samples=7, kl=1e-5, uniformity=0.0)):
         torch.manual_seed(7)
-        losses.append(pcme(net, batch, options).item())
+        losses.append(pcme(net, batch, 1.0, options).item())
     assert losses[0] == losses[1]
-    assert (module.SAMPLES, net.config.samples) == (7, 7)
+    assert net.config.samples == PCMEOptions().samples
     assert (net.scale.item(), net.shift.item()) == (15.0, 15.0)
 
 
 def test_every_weight_has_a_gradient():
     net, (batch, _) = net_of(), coloured_objects(16, seed=5)
-    pcme(net, batch, {"uniformity": 1.0}).backward()
+    pcme(net, batch, 1.0, PCMEOptions(uniformity=1.0)).backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
@@ -134,7 +134,7 @@ def trained():
         torch.manual_seed(0)
         for step in range(150):
             optimiser.zero_grad()
-            pcme(net, coloured_objects(32, seed=step)[0], {}).backward()
+            pcme(net, coloured_objects(32, seed=step)[0], 1.0, PCMEOptions()).backward()
             optimiser.step()
     return net.eval()
 

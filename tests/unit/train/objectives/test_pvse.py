@@ -8,9 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, Regions, Words
+from crossmatch.data.errors import UsageError
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, Regions, Words
 from crossmatch.models.zoo.pvse import PVSE, PVSEConfig
 from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives import PVSEOptions
 from crossmatch.train.objectives.pvse import diversity, mean_hinge, mmd, pvse
 from crossmatch.train.objectives.triplet import hinge
 
@@ -109,11 +111,11 @@ def test_loss_is_the_sum_of_its_terms(embeddings):
     hinged = multiple_instance_by_loops(images.embedded.tolist(), texts.embedded.tolist(), batch.image.tolist(), 0.1)
     apart = diversity_by_loops(images.guided.tolist()) + diversity_by_loops(texts.guided.tolist())
     away = mmd_by_loops(images.embedded.flatten(0, 1).tolist(), texts.embedded.flatten(0, 1).tolist(), 0.5, 1)
-    published = pvse(net, batch, {}).item()
+    published = pvse(net, batch, 1.0, PVSEOptions()).item()
     assert published == pytest.approx(hinged + 0.1 * apart + 0.01 * away, abs=1e-5)
-    assert pvse(net, batch, {"diversity": 0.0, "mmd": 0.0}).item() == pytest.approx(hinged, abs=1e-5)
-    assert pvse(net, batch, {"diversity": 3.0, "mmd": 0.0}).item() == pytest.approx(hinged + 3 * apart, abs=1e-5)
-    assert pvse(net, batch, {"diversity": 0.0, "mmd": 5.0}).item() == pytest.approx(hinged + 5 * away, abs=1e-5)
+    assert pvse(net, batch, 1.0, PVSEOptions(diversity=0.0, mmd=0.0)).item() == pytest.approx(hinged, abs=1e-5)
+    assert pvse(net, batch, 1.0, PVSEOptions(diversity=3.0, mmd=0.0)).item() == pytest.approx(hinged + 3 * apart, abs=1e-5)
+    assert pvse(net, batch, 1.0, PVSEOptions(diversity=0.0, mmd=5.0)).item() == pytest.approx(hinged + 5 * away, abs=1e-5)
 
 
 @pytest.mark.parametrize(("negatives", "terms"), [("hardest", 7), ("semi-hard", 7), ("sum", 49)])
@@ -121,15 +123,15 @@ def test_one_embedding_per_item_gives_the_plain_hinge(negatives, terms):
     net, batch = net_of(1), objects(7, seed=4)
     scores = net.images(batch.regions) @ net.texts(batch.words).T
     plain = hinge(scores, batch.image, negatives, 0.3) / terms
-    assert pvse(net, batch, {"negatives": negatives, "margin": 0.3}).item() == pytest.approx(plain.item(), abs=1e-6)
+    assert pvse(net, batch, 1.0, PVSEOptions(negatives=negatives, margin=0.3)).item() == pytest.approx(plain.item(), abs=1e-6)
     assert mean_hinge(scores, batch.image, negatives, 0.3).item() == pytest.approx(plain.item(), abs=1e-6)
 
 
 def test_warm_up_counts_all_negatives():
     net, batch = net_of(1), objects(7, seed=4)
-    options = {"negatives": "hardest", "warm_up": 0.5}
-    early, late = (pvse(net, batch, {**options, "progress": at}).item() for at in (0.2, 0.6))
-    assert early == pytest.approx(pvse(net, batch, {"negatives": "sum"}).item()) != pytest.approx(late)
+    options = PVSEOptions(negatives="hardest", warm_up=0.5)
+    early, late = (pvse(net, batch, at, options).item() for at in (0.2, 0.6))
+    assert early == pytest.approx(pvse(net, batch, 1.0, PVSEOptions(negatives="sum")).item()) != pytest.approx(late)
 
 
 # -- the network under the loss
@@ -137,7 +139,7 @@ def test_warm_up_counts_all_negatives():
 
 def test_every_weight_has_a_gradient():
     net, batch = net_of(2), objects(16, seed=5)
-    pvse(net, batch, {}).backward()
+    pvse(net, batch, 1.0, PVSEOptions()).backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
@@ -153,8 +155,14 @@ def test_training_beats_chance(embeddings):
         torch.manual_seed(0)
         for step in range(120):
             optimiser.zero_grad()
-            pvse(net, objects(32, seed=step), {"warm_up": 0.2, "progress": step / 120}).backward()
+            pvse(net, objects(32, seed=step), step / 120, PVSEOptions(warm_up=0.2)).backward()
             optimiser.step()
     scores = net.similarity(net.images(validation.regions), net.texts(validation.words))
     accuracies = [(scores.argmax(dim=axis) == torch.arange(30)).float().mean().item() for axis in (0, 1)]
     assert min(accuracies) > 0.3
+
+
+@pytest.mark.parametrize("name", ["diversity", "mmd", "mmd_power"])
+def test_weights_of_absent_terms_are_refused(name):
+    with pytest.raises(UsageError, match=rf"{name} = 2, which has no effect with embeddings = 1"):
+        pvse(net_of(1), objects(4, 0), 0.0, PVSEOptions(**{name: 2}))

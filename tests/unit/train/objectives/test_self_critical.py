@@ -9,11 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from crossmatch.models.zoo.decoding import MAX_CAPTION_WORDS, DecodedCaptions, decode_greedily, mask_unknown
-from crossmatch.models.zoo.inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Vocabulary, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, FIRST_WORD, PAD, Regions, Vocabulary, Words
 from crossmatch.models.zoo.show_tell import ShowTell, ShowTellConfig
 from crossmatch.models.zoo.up_down import UpDown, UpDownConfig
 from crossmatch.train.data.training_set import ArrayStore, TrainingBatch, TrainingSet
-from crossmatch.train.objectives import make_objective, self_critical
+from crossmatch.train.objectives import make_objective, parse_objective, self_critical
 from crossmatch.train.objectives.cider_reward import Reward
 from crossmatch.train.objectives.self_critical import SelfCriticalLoss, surrogate_loss
 from crossmatch.train.reproducibility import reproducible
@@ -102,7 +102,7 @@ def test_gradient_is_that_of_the_expected_reward(net, monkeypatch):
             monkeypatch.setattr(
                 self_critical, "sample_captions", lambda net, encoded, longest, caption_values=caption_values: caption_values
             )
-            loss = criticise(net, batch_of(image), {})
+            loss = criticise(net, batch_of(image), 1.0)
             mean += gradient_of(loss, net) * caption_values.log_likelihood.exp().item() / len(images)
     assert exact.abs().max() > 1e-3
     torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
@@ -124,7 +124,7 @@ def test_gradient_of_expected_reward_equals_finite_differences(net):
 def test_sampled_gradient_is_close_to_the_exact_one(net):
     """With sampling: 40,000 captions of one image."""
     exact = gradient_of(-expected_reward(net, (0,)), net)
-    loss = SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0] * 40_000), {})
+    loss = SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0] * 40_000), 1.0)
     gradient = gradient_of(loss, net)
     assert float(torch.cosine_similarity(gradient, exact, dim=0)) > 0.99
     assert float((gradient - exact).norm()) < 0.1 * float(exact.norm())
@@ -140,7 +140,7 @@ def test_surrogate_loss_equals_a_loop(net):
 
 
 def test_equal_rewards_give_no_gradient(net):
-    loss = SelfCriticalLoss(lambda numbers, image: np.ones(len(image)), LONGEST)(net, batch_of(0, 1, 1), {})
+    loss = SelfCriticalLoss(lambda numbers, image: np.ones(len(image)), LONGEST)(net, batch_of(0, 1, 1), 1.0)
     assert loss.item() == 0
     assert not gradient_of(loss, net).any()
 
@@ -153,7 +153,7 @@ def test_reward_gets_sampled_then_greedy_captions(net):
         return np.arange(len(image), dtype=float)
 
     batch = batch_of(2, 0, 0)
-    SelfCriticalLoss(reward, LONGEST)(net, batch, {})
+    SelfCriticalLoss(reward, LONGEST)(net, batch, 1.0)
     assert arguments["image"].tolist() == [2, 0, 0, 2, 0, 0]
     best = decode_greedily(net, net.images(batch.regions), LONGEST).numbers.numpy()
     assert (arguments["numbers"][3:, : best.shape[1]] == best).all()
@@ -165,12 +165,12 @@ def test_empty_captions_have_a_gradient(net):
     with torch.no_grad():
         net.next_word.linear.bias[END] = 3.0
     assert decode_greedily(net, net.images(batch_of(0).regions), LONGEST).numbers.tolist() == [[END]]
-    loss = SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0, 1] * 50), {})
+    loss = SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(*[0, 1] * 50), 1.0)
     loss.backward()
     assert net.next_word.linear.bias.grad[END] > 0  # descent makes captions longer
     with torch.no_grad():
         net.next_word.linear.bias[END] = 1000.0
-    assert SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(0, 1), {}).item() == 0
+    assert SelfCriticalLoss(Reward.from_training_set(DATA, VOCABULARY), LONGEST)(net, batch_of(0, 1), 1.0).item() == 0
 
 
 def test_greedy_caption_has_no_dropout_and_mode_is_restored():
@@ -185,7 +185,7 @@ def test_greedy_caption_has_no_dropout_and_mode_is_restored():
     for training in (True, False):
         net.train(training)
         for _ in range(5):
-            SelfCriticalLoss(reward, LONGEST)(net, batch_of(0, 1, 2), {})
+            SelfCriticalLoss(reward, LONGEST)(net, batch_of(0, 1, 2), 1.0)
         assert net.training is training
     assert all((numbers == best.numpy()).all() for numbers in rewarded)
 
@@ -197,9 +197,10 @@ def test_made_objective_counts_ends_as_its_option_says(net, monkeypatch):
         self_critical, "decode_greedily", lambda net, encoded, longest: DecodedCaptions(torch.tensor([[END]]), torch.zeros(1, 1))
     )
     monkeypatch.setattr(self_critical, "sample_captions", lambda net, encoded, longest: lengths.append(longest) or caption_values)
-    lengths, objective, losses = [], make_objective("self-critical", DATA, VOCABULARY), []
+    lengths, losses = [], []
     for options, end in (({}, True), ({"end": True}, True), ({"end": False}, False)):
-        losses.append(objective(net, batch_of(0), options).item())
+        objective = make_objective(*parse_objective({"name": "self-critical", **options}, "mine"), DATA, VOCABULARY)
+        losses.append(objective(net, batch_of(0), 1.0).item())
         reward = Reward.from_training_set(DATA, VOCABULARY, end)(caption_values.numbers.numpy(), np.array([0]))
         assert losses[-1] == pytest.approx(-reward[0] * caption_values.log_likelihood.item())
     assert losses[0] == losses[1] != losses[2]

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.errors import UsageError
@@ -26,7 +26,6 @@ def by_loops(scores, image, negatives, margin):
     return total
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 7), st.sampled_from(NEGATIVES), st.integers(0, 2**31), st.floats(0.0, 0.5))
 def test_hinges_equal_loops(n, negatives, seed, margin):
     generator = torch.Generator().manual_seed(seed)

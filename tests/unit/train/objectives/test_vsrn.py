@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossmatch.models.zoo.inputs import BEGIN, END, PAD, Regions, Words
+from crossmatch.models.zoo.network_inputs import BEGIN, END, PAD, Regions, Words
 from crossmatch.models.zoo.vsrn import VSRN, VSRNConfig
 from crossmatch.train.data.training_set import TrainingBatch
+from crossmatch.train.objectives import VSRNOptions
 from crossmatch.train.objectives.triplet import hinge
 from crossmatch.train.objectives.vsrn import generation, vsrn
 from crossmatch.train.reproducibility import reproducible
@@ -52,17 +53,17 @@ def test_loss_is_the_weighted_sum_of_matching_and_generation(net_and_batch):
         scores = net.similarity(net.images(batch.regions), net.texts(batch.words))
         matching = hinge(scores, batch.image, "hardest", 0.2)
         generated = generation(net.teller(net.reason(batch.regions), batch.regions.mask, NUMBERS), NUMBERS)
-        torch.testing.assert_close(vsrn(net, batch, {}), matching + generated)
-        torch.testing.assert_close(vsrn(net, batch, {"generation": 0.0}), matching)
-        torch.testing.assert_close(vsrn(net, batch, {"matching": 0.0, "generation": 2.0}), 2 * generated)
+        torch.testing.assert_close(vsrn(net, batch, 1.0, VSRNOptions()), matching + generated)
+        torch.testing.assert_close(vsrn(net, batch, 1.0, VSRNOptions(generation=0.0)), matching)
+        torch.testing.assert_close(vsrn(net, batch, 1.0, VSRNOptions(matching=0.0, generation=2.0)), 2 * generated)
 
 
 def test_warm_up_counts_all_negatives(net_and_batch):
     net, batch = net_and_batch
     with torch.no_grad():
         scores = net.similarity(net.images(batch.regions), net.texts(batch.words))
-        early = vsrn(net, batch, {"generation": 0.0, "warm_up": 0.5, "progress": 0.4})
-        late = vsrn(net, batch, {"generation": 0.0, "warm_up": 0.5, "progress": 0.5})
+        early = vsrn(net, batch, 0.4, VSRNOptions(generation=0.0, warm_up=0.5))
+        late = vsrn(net, batch, 0.5, VSRNOptions(generation=0.0, warm_up=0.5))
     torch.testing.assert_close(early, hinge(scores, batch.image, "sum", 0.2))
     torch.testing.assert_close(late, hinge(scores, batch.image, "hardest", 0.2))
     assert early > late

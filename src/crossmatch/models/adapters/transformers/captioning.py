@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.models.adapters.transformers.inputs import (
+from crossmatch.models.adapters.transformers.input_batches import (
     Inputs,
     ReadsTexts,
     TextReader,

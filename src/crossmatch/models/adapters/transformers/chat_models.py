@@ -15,7 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.models.adapters.transformers.captioning import sum_log_probabilities
-from crossmatch.models.adapters.transformers.inputs import UNBOUNDED, group_by_length, pad_rows, require_pairs, score_all_pairs
+from crossmatch.models.adapters.transformers.input_batches import (
+    UNBOUNDED,
+    group_by_length,
+    pad_rows,
+    require_pairs,
+    score_all_pairs,
+)
 from crossmatch.models.adapters.transformers.loading import (
     ModelFiles,
     load_network,

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the usual name
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.models.adapters.transformers.inputs import (
+from crossmatch.models.adapters.transformers.input_batches import (
     Inputs,
     ReadsTexts,
     TextReader,

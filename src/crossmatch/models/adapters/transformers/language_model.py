@@ -13,7 +13,7 @@ import numpy as np
 
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 from crossmatch.models.adapters.transformers.loading import (
     ModelFiles,
     import_transformers,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
-from crossmatch.data.io.user_code import describe_error
+from crossmatch.data.io.user_code_errors import describe_error
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.models.files.model_folder import hash_weights
 

@@ -25,7 +25,7 @@ from torch.nn.functional import normalize
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.models.adapters.transformers.inputs import (
+from crossmatch.models.adapters.transformers.input_batches import (
     IMAGES,
     UNBOUNDED,
     Inputs,

@@ -108,7 +108,7 @@ export function deleteOld() {
 export class Drafts {
   constructor(claim, onStatus) {
     this.claim = claim;
-    this.onStatus = onStatus; // called with "kept" and the response, with "lost", or with a RequestError
+    this.onStatus = onStatus; // called with "saved" and the response, with "lost", or with a RequestError
     this.waiting = null;
     this.timer = 0;
     this.busy = false;
@@ -135,7 +135,7 @@ export class Drafts {
         };
         await retryUntilAnswered(once, () => this.over || this.onStatus("lost"));
         if (this.waiting === sent) this.waiting = null;
-        if (!this.over && !this.waiting) this.onStatus("kept", reply);
+        if (!this.over && !this.waiting) this.onStatus("saved", reply);
       }
     } catch (error) {
       if (!this.over) this.onStatus(error);

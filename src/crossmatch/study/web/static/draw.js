@@ -118,7 +118,7 @@ function drawList(item, which) {
 function drawCaptions(captions) {
   const out = make("div", captions.length === 2 ? "captions pair" : "captions");
   captions.forEach((text, n) => {
-    const box = make("div", "said");
+    const box = make("div", "caption-text");
     if (captions.length > 1) box.append(make("p", "label", captions.length === 2 ? ["First sentence", "Second sentence"][n] : `Sentence ${n + 1}`));
     box.append(make("p", "quote", text, { dir: "auto" }));
     out.append(box);
@@ -129,7 +129,7 @@ function drawCaptions(captions) {
 // -- questions
 
 function drawQuestion(item, question, number, onAnswer, enlarge) {
-  const element = make("fieldset", "asked");
+  const element = make("fieldset", "question");
   element.append(make("legend", "", question.text));
   if (question.kind === "slider") {
     const slider = drawSlider(question, number, (value) => onAnswer(question, value));

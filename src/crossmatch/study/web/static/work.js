@@ -97,7 +97,7 @@ function remember() {
   number += 1;
   store(hit.claim, { number, answers, seconds, place });
   drafts.put(number, structuredClone(answers));
-  byId("kept").textContent = "";
+  byId("saved").textContent = "";
 }
 
 /** Update progress and buttons. */
@@ -149,18 +149,18 @@ function showLease(lease) {
 
 function showStatus(what, reply) {
   if (reply?.lease) showLease(reply.lease); // answering extends the lease
-  const status = byId("told");
+  const status = byId("status-note");
   const lost = what === "lost";
   if (what instanceof RequestError) showError(what.message);
   if (status.hidden === lost) status.hidden = !lost; // changed only if needed, so that screen readers read it once
   if (lost && !status.textContent) status.textContent = "Not connected. Your answers are stored in this browser and sent when the connection is back.";
   if (!lost) status.textContent = "";
-  byId("kept").textContent = what === "kept" ? "Saved" : "";
+  byId("saved").textContent = what === "saved" ? "Saved" : "";
 }
 
 function showError(text) {
-  byId("wrong").hidden = !text;
-  byId("wrong").textContent = text ? text[0].toUpperCase() + text.slice(1) : "";
+  byId("error").hidden = !text;
+  byId("error").textContent = text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
 // -- submitting, and the next HIT
@@ -207,8 +207,8 @@ async function next(receipt) {
 }
 
 function showNote(text) {
-  byId("told").textContent = text;
-  byId("told").hidden = false;
+  byId("status-note").textContent = text;
+  byId("status-note").hidden = false;
 }
 
 // -- keys

@@ -11,7 +11,7 @@ import torch
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.models.abilities import list_abilities
 from crossmatch.models.adapters.transformers import hf_model
-from crossmatch.models.adapters.transformers.inputs import preprocess_images
+from crossmatch.models.adapters.transformers.input_batches import preprocess_images
 
 from .conftest import SIDE, TEXTS, tower
 

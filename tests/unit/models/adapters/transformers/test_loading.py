@@ -16,7 +16,7 @@ from PIL import Image
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.models.adapters.transformers import ARCHITECTURES, MODEL_USES, hf_model, loading, parse_hub_name
-from crossmatch.models.adapters.transformers.inputs import TextReader, count_positions
+from crossmatch.models.adapters.transformers.input_batches import TextReader, count_positions
 from crossmatch.models.adapters.transformers.loading import locate_model
 
 from .conftest import SIDE, tower
@@ -240,6 +240,7 @@ assert "torchvision" not in sys.modules  # a repaired torchvision can still be i
 """
 
 
+@pytest.mark.slow
 def test_broken_torchvision_is_ignored(git):
     done = subprocess.run([sys.executable, "-W", "error", "-c", BROKEN, str(git)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
