@@ -18,8 +18,9 @@ from crossmatch.build.pooling import build_pool
 from crossmatch.build.step_files import read_manifest
 from crossmatch.build.step_inputs import score_all_pairs, sort_by_id
 from crossmatch.data.arrays import FloatArray, IntArray
-from crossmatch.data.benchmark import Benchmark, Retrieval, canonical_order
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval, canonical_order
 from crossmatch.data.result import load_results
 from crossmatch.data.scores import Scores
 from crossmatch.diorama.random_choices import Dice

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 _MODULES = {
     # data
     "Benchmark": "data.benchmark",
-    "Retrieval": "data.benchmark",
+    "Retrieval": "data.loaded_data",
     "Similarity": "data.rated_pairs",
     "Trials": "data.trials",
     "Collection": "data.collection",
@@ -104,11 +104,12 @@ if TYPE_CHECKING:
     from crossmatch.captions.human.metric_agreement import measure_agreement
     from crossmatch.captions.human.published_ratings import load_ratings
     from crossmatch.captions.score_captions import score_captions
-    from crossmatch.data.benchmark import Benchmark, Retrieval
+    from crossmatch.data.benchmark import Benchmark
     from crossmatch.data.collection import Collection
     from crossmatch.data.errors import CrossmatchError, UsageError
     from crossmatch.data.grounding import Grounding
     from crossmatch.data.judgements import Judgements
+    from crossmatch.data.loaded_data import Retrieval
     from crossmatch.data.rated_pairs import Similarity
     from crossmatch.data.ratings import Preferences, Ratings
     from crossmatch.data.result import Result, load_result, load_results, save_result

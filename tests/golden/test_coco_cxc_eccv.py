@@ -11,9 +11,9 @@ from crossmatch.benchmarks import list_benchmarks
 from crossmatch.benchmarks.coco import INVALID_CAPTIONS, INVALID_IMAGES, MEANINGLESS, WRONG, coco_collection
 from crossmatch.benchmarks.cxc import cxc_judgements, read_official_table, read_ratings
 from crossmatch.benchmarks.datasets.dataset_table import require_data_file
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.paths import data_folder
+from crossmatch.data.loaded_data import Retrieval
 
 pytestmark = pytest.mark.usefixtures("real_data")
 

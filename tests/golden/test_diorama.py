@@ -1,7 +1,7 @@
 """The embedded world is a benchmark: its scenes and captions may not change without a changelog entry under "Scores"."""
 
 from crossmatch.benchmarks import list_benchmarks
-from crossmatch.data.benchmark import data_hash
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.diorama.world import Diorama
 
 

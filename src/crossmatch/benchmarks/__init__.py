@@ -25,9 +25,10 @@ from crossmatch.benchmarks.sugarcrepe import SUGARCREPE
 from crossmatch.benchmarks.user_collection import parse_collection_task
 from crossmatch.benchmarks.user_trials import parse_trials_task
 from crossmatch.benchmarks.winoground import WINOGROUND
-from crossmatch.data.benchmark import Benchmark, LoadedData
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.plugins import load_plugins
+from crossmatch.data.loaded_data import LoadedData
 from crossmatch.data.name_lookup import Catalog
 
 BUILT_IN = (

@@ -15,11 +15,12 @@ import numpy as np
 from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require_data_file
 from crossmatch.benchmarks.formats.image_caption_records import FileSlice, ImageOpener
 from crossmatch.benchmarks.formats.image_decoding import decode_image
-from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.plausible_matches import PlausibleMatches
 
 LICENCE = "annotations CC BY 4.0; images by their Flickr owners"

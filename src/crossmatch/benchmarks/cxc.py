@@ -11,11 +11,12 @@ import numpy as np
 
 from crossmatch.benchmarks.coco import coco_collection, drop_invalid, parse_caption_id, parse_image_id, read_official_table
 from crossmatch.data.arrays import FloatArray, IdArray
-from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 
 LICENCE = "free for any purpose; acknowledge Google LLC"

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.diorama.edits import CATEGORIES
 from crossmatch.diorama.graded_similarity import Matrix, caption_similarity, scene_caption_similarity, scene_similarity

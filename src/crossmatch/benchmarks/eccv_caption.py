@@ -8,10 +8,11 @@ import numpy as np
 
 from crossmatch.benchmarks.coco import coco_collection, drop_invalid
 from crossmatch.benchmarks.datasets.dataset_table import require_data_file
-from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 
 FILES = {"i2t": "eccv_caption/eccv_image_to_caption.json", "t2i": "eccv_caption/eccv_caption_to_image.json"}
 

@@ -19,10 +19,11 @@ from crossmatch.benchmarks.formats.image_caption_records import FolderContents, 
 from crossmatch.benchmarks.formats.image_folder import is_visible
 from crossmatch.benchmarks.formats.judgement_files import JUDGEMENT_FILES, read_judgements
 from crossmatch.benchmarks.formats.webdataset import read_webdataset
-from crossmatch.data.benchmark import Benchmark, Retrieval
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 
 COLLECTION_METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "mrr", "recall@10", "r-precision", "map@r", "ndcg@10")
 OPTION_SUFFIX = re.compile(r"(.+)\+([a-z]+)=([^+=]+)")

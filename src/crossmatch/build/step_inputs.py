@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crossmatch.data.benchmark import Retrieval, canonical_order
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import track
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval, canonical_order
 from crossmatch.data.scores import Embeddings, Scores
 from crossmatch.evaluation.model_scores import score_collection
 from crossmatch.models import make_model

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from crossmatch.cli.run import run_tables
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.data.result import Result, load_result, result_path, save_result
 from crossmatch.data.signature import system_signature
 from crossmatch.evaluation.controls import load_with_alterations

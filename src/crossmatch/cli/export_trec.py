@@ -12,8 +12,8 @@ from crossmatch.cli.cache import cache_options, score_cache
 from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.data.benchmark import Retrieval
     from crossmatch.data.judgements import Judgements
+    from crossmatch.data.loaded_data import Retrieval
     from crossmatch.models.cache import Cache
 
 # Repeated here because the modules that define them import NumPy, and `--help` should be fast.
@@ -102,8 +102,8 @@ def _load(
 ) -> tuple[Retrieval, dict[str, Judgements]]:
     """The data of a task in canonical order, and its judgements for this direction."""
     from crossmatch.benchmarks import resolve_task
-    from crossmatch.data.benchmark import Retrieval, sort_canonically
     from crossmatch.data.judgements import Judgements
+    from crossmatch.data.loaded_data import Retrieval, sort_canonically
 
     benchmark, benchmark_options = resolve_task(task, without_none(**options))
     data = sort_canonically(benchmark.load(**benchmark_options))

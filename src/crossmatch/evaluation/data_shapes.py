@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from crossmatch.data.arrays import IdArray, IntArray
-from crossmatch.data.benchmark import LoadedData, Relevance, Retrieval, canonical_order, sort_canonically
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import LoadedData, Relevance, Retrieval, canonical_order, sort_canonically
 from crossmatch.data.rank_counts import CountsAtK, CutoffRequest, RankCounts, RankRequest
 from crossmatch.data.rated_pairs import RatedPairs, Similarity
 from crossmatch.data.result import ResultPart

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crossmatch.data.benchmark import Benchmark, LoadedData, data_hash
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.user_code_errors import report_user_errors
+from crossmatch.data.loaded_data import LoadedData, data_hash
 from crossmatch.data.result import Result
 from crossmatch.data.signature import system_signature
 from crossmatch.evaluation.data_shapes import TaskEvidence, shape_of

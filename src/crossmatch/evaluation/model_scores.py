@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crossmatch.data.arrays import FloatArray
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Scores
 from crossmatch.data.trial_outcomes import Outcomes

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.typing import ArrayLike
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.grounding import Grounder
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Scores
 from crossmatch.data.trials import TrialAnswers, Trials

@@ -18,10 +18,10 @@ import numpy as np
 
 from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.data.arrays import BoolArray, FloatArray
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.image_loading import hash_image, load_image
 from crossmatch.data.io.progress import track
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.data.settings import validate_settings
 from crossmatch.data.trials import Trials
 from crossmatch.diorama.edits import IMAGE_EDITS

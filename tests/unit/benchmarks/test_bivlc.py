@@ -9,9 +9,9 @@ import pytest
 from crossmatch.benchmarks import bivlc
 from crossmatch.benchmarks.bivlc import CATEGORIES, load
 from crossmatch.benchmarks.datasets.dataset_table import BIVLC, list_data_sets
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.dataset_files import find_optional, require_file
+from crossmatch.data.loaded_data import data_hash
 
 COLUMNS = ("image", "caption", "negative_caption", "negative_image", "type", "subtype")
 TEXTS = [

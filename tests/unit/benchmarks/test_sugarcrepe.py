@@ -8,9 +8,9 @@ import pytest
 from crossmatch.benchmarks import sugarcrepe
 from crossmatch.benchmarks.datasets.dataset_table import SUGARCREPE, list_data_sets
 from crossmatch.benchmarks.sugarcrepe import SUBSETS, load
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.dataset_files import find_optional, require_file
+from crossmatch.data.loaded_data import data_hash
 
 FIELDS = ("filename", "caption", "negative_caption", "type", "subtype")
 ROWS = [

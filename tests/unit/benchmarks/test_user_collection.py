@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from crossmatch.benchmarks.formats import arrow as arrow_files
 from crossmatch.benchmarks.formats.image_decoding import decode_image
 from crossmatch.benchmarks.user_collection import LAYOUTS, collection_benchmark, load_collection_folder, parse_collection_task
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.evaluation.evaluate import evaluate
 from crossmatch.metrics.metric_table import metric
 from error_messages import one_line_error

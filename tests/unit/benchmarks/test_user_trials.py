@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from crossmatch.benchmarks import load_benchmark_data, resolve_task
 from crossmatch.benchmarks.formats.trial_files import TrialRecord, build_trials, identify_columns
 from crossmatch.benchmarks.user_trials import detect_shape, load_trials, metrics_for_shape, parse_trials_task
-from crossmatch.data.benchmark import Benchmark, data_hash
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.loaded_data import data_hash
 from error_messages import one_line_error
 
 HEAD = "trial_id,caption_0,caption_1,image_0,image_1,category"

@@ -8,11 +8,11 @@ import pytest
 from crossmatch.benchmarks.datasets.dataset_table import WINOGROUND as DATA_SET
 from crossmatch.benchmarks.datasets.dataset_table import list_data_sets
 from crossmatch.benchmarks.winoground import WINOGROUND, load
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.dataset_files import licence_notice
 from crossmatch.data.io.dataset_install import install_data_set
 from crossmatch.data.io.http_download import RetryPolicy
+from crossmatch.data.loaded_data import data_hash
 
 
 def example(n, tag):

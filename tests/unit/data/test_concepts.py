@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossmatch.data.arrays import as_ids, find_positions
-from crossmatch.data.benchmark import Benchmark, ExpectedCount, Retrieval, data_hash
+from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval, data_hash
 from crossmatch.data.rank_counts import CandidateLists
 from crossmatch.data.trials import TrialChoices, Trials, TrialScores
 from crossmatch.ranking.ranks import Ranks, rank

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from crossmatch.benchmarks.diorama_tasks import DIORAMA_BISON, DIORAMA_BIVLC, DIORAMA_SUGARCREPE
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import UsageError
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.data.trials import Trials
 from crossmatch.diorama.drawing import draw
 from crossmatch.diorama.edits import CATEGORIES
@@ -188,7 +188,7 @@ def test_splits_and_sizes(split: str) -> None:
 
 def test_trials_do_not_depend_on_the_hash_seed() -> None:
     assert_same_output_for_every_hash_seed(
-        "from crossmatch.data.benchmark import data_hash as h\n"
+        "from crossmatch.data.loaded_data import data_hash as h\n"
         "from crossmatch.diorama.trials import bison, bivlc, sugarcrepe, bivlc_edits\n"
         "print(*(h(task(size='tiny')) for task in (bison, bivlc, sugarcrepe)))\n"
         "print([(t.edited.objects, sorted(t.edited.relations)) for t in bivlc_edits('test', 'tiny')])"

@@ -15,11 +15,12 @@ from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.benchmarks.formats.image_decoding import MAX_PIXELS, decode_image
 from crossmatch.benchmarks.user_collection import collection_benchmark, load_collection_folder
 from crossmatch.cli import main
-from crossmatch.data.benchmark import Benchmark, Retrieval
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.image_loading import UnreadableImageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.result import load_result, save_result
 from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trials import Trials

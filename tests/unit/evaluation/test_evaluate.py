@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossmatch.data.benchmark import Benchmark, Retrieval, data_hash
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval, data_hash
 from crossmatch.data.result import load_result, load_results, safe_file_name, save_result
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials

@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 
 import crossmatch.evaluation.data_shapes as shapes
-from crossmatch.data.benchmark import Benchmark, Retrieval, data_hash
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval, data_hash
 from crossmatch.data.plausible_matches import PlausibleMatches
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.result import load_result, save_result

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from crossmatch.data.benchmark import Benchmark, Retrieval
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate

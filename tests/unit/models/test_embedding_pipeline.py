@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.image_loading import UnreadableImageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.model_scores import score_collection
 from crossmatch.models.embedding_pipeline import default_workers, embed_images_of, embed_texts_of, find_unreadable_images, prefetch
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmatch.data.benchmark import Benchmark, Retrieval
+from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Matrix
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate

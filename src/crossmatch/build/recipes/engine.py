@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from crossmatch import __version__
 from crossmatch.build.step_files import MANIFEST, read_manifest
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.input_checks import drop_unreadable_images
 from crossmatch.study.design.data_source import collection_of, retrieval_of
 

@@ -42,9 +42,9 @@ BISON = BuildRecipe(
     paper="hu2019bison",
     options={"people": None},
     stages=(
-        BuildStage("mine", "each image with the image whose captions are most similar", run_step=steps.find_lookalike_pairs),
-        BuildStage("bison-select", "which caption describes the left image but not the right one", ("mine",),
-                   study_items=step_rows("mine")),
+        BuildStage("lookalikes", "each image with the image whose captions are most similar", run_step=steps.find_lookalike_pairs),
+        BuildStage("bison-select", "which caption describes the left image but not the right one", ("lookalikes",),
+                   study_items=step_rows("lookalikes")),
         BuildStage("bison-verify", "which image the caption describes: both people must choose the positive", ("bison-select",),
                    study_items=lambda run: run.stage_folder("bison-select") / "trials.jsonl", excludes=("bison-select",)),
     ),
@@ -152,7 +152,7 @@ def find_recipe(name: str) -> BuildRecipe:
     """The recipe of this name.
 
     >>> [stage.name for stage in find_recipe("bison").stages]
-    ['mine', 'bison-select', 'bison-verify']
+    ['lookalikes', 'bison-select', 'bison-verify']
     """
     if name not in RECIPES:
         raise UsageError(f"Unknown recipe {name!r}. {suggest_name(name, RECIPES)}")

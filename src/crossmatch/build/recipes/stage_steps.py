@@ -60,7 +60,7 @@ def _models(run: RecipeRun, purpose: str) -> list[str]:
 
 
 def find_lookalike_pairs(run: RecipeRun) -> None:
-    find_lookalikes(run.collection, run.stage_folder("mine"))
+    find_lookalikes(run.collection, run.stage_folder("lookalikes"))
 
 
 # -- Crisscrossed Captions

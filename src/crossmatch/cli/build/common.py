@@ -16,8 +16,8 @@ from crossmatch.cli.base import split_names as split_comma_names
 from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
-    from crossmatch.data.benchmark import Retrieval
     from crossmatch.data.collection import Collection
+    from crossmatch.data.loaded_data import Retrieval
     from crossmatch.data.skipped_items import SkippedItem
 
 DATA = click.option("--data", required=True, help="Images and captions: collection:FOLDER, diorama, diorama:tiny/train, coco-5k, …")
@@ -42,7 +42,7 @@ def load_collection(data: str) -> Collection:
 def _load_retrieval(data: str, skip_bad: bool = False) -> Retrieval:
     """Load a folder or the embedded world, as `crossmatch study new` names them, or the collection of a task."""
     from crossmatch.benchmarks import list_benchmarks, load_benchmark_data
-    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.data.loaded_data import Retrieval
     from crossmatch.study.design.data_source import retrieval_of
 
     warnings.filterwarnings(
@@ -54,7 +54,7 @@ def _load_retrieval(data: str, skip_bad: bool = False) -> Retrieval:
 
 def load_usable(data: str, skip_bad: bool) -> tuple[Collection, tuple[SkippedItem, ...]]:
     """Load the collection of `--data`; with `skip_bad`, without unusable items, which are returned too."""
-    from crossmatch.data.benchmark import Retrieval
+    from crossmatch.data.loaded_data import Retrieval
     from crossmatch.evaluation.input_checks import drop_unreadable_images
 
     loaded = _load_retrieval(data, skip_bad)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.arrays import IdArray
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings
 from crossmatch.data.trials import Trials, TrialScores

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.arrays import IdArray
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.hashed_random_numbers import hash_uniform
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.plausible_matches import PlausibleMatches
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix

@@ -17,9 +17,9 @@ from crossmatch.captions.caption_metric_table import CAPTION_METRICS, compute_me
 from crossmatch.captions.corpus import CaptionCorpus
 from crossmatch.captions.document_frequencies import DocumentFrequencies
 from crossmatch.data.arrays import FloatArray, IntArray
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.hashed_random_numbers import hash_uniform
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.trials import Trials, TrialScores
 from crossmatch.models.baselines.text_encoders import TEXT_MODELS, TextModel, TfIdf, embed_unique_texts, make_text_model

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.arrays import FloatArray
-from crossmatch.data.benchmark import data_hash
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
+from crossmatch.data.loaded_data import data_hash
 from crossmatch.data.trials import TrialOutcomes, Trials, TrialScores
 from crossmatch.models.abilities import ScoreSource, TextEncoder, cache_signature
 from crossmatch.models.baselines.precomputed_synthetic_detector import SyntheticProbabilities, make_detector_outcomes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix, Scores
 from crossmatch.data.trial_outcomes import Outcomes

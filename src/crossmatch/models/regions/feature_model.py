@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.arrays import FloatArray, IdArray, IntArray
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.progress import track
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials, TrialScores

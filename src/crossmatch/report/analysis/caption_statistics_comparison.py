@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from crossmatch.benchmarks import list_benchmarks, resolve_task
-from crossmatch.data.benchmark import LoadedData
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.loaded_data import LoadedData
 from crossmatch.data.trials import Trials
 from crossmatch.models.baselines.one_sided import READERS, read_caption_texts
 from crossmatch.report.tables import EMPTY_CELL, Table

@@ -202,9 +202,9 @@ def test_finished_stages_are_not_repeated(tmp_path: Path, monkeypatch):
 
     monkeypatch.setattr("crossmatch.build.recipes.stage_steps.find_lookalikes", fail)
     assert states(BISON, run) == [DONE, WAITING, LATER]
-    (run.stage_folder("mine") / "rows.jsonl").write_text("")  # readers detect the change
+    (run.stage_folder("lookalikes") / "rows.jsonl").write_text("")  # readers detect the change
     with pytest.raises(CrossmatchError, match="changed"):
-        read_rows(run.stage_folder("mine"))
+        read_rows(run.stage_folder("lookalikes"))
 
 
 def test_bivlc_ends_with_complete_trials(tmp_path: Path):

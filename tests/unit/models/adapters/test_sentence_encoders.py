@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.input_checks import count_truncated_captions
 from crossmatch.models.adapters import sentence_encoders
 from crossmatch.models.adapters.sentence_encoders import sentence_model

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.input_checks import count_truncated_captions
 from crossmatch.models.abilities import list_abilities

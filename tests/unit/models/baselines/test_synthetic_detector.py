@@ -217,7 +217,7 @@ def test_zero_vectors_stay_zero():
 
 def test_evaluation_notes_that_the_detector_was_trained_on_the_trials(home):
     from crossmatch.benchmarks import load_benchmark_data
-    from crossmatch.data.benchmark import data_hash
+    from crossmatch.data.loaded_data import data_hash
 
     data = load_benchmark_data("diorama/bivlc", size="tiny")
     detector = make_detector(trials=[data_hash(data)])

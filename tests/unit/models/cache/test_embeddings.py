@@ -21,11 +21,11 @@ from PIL import Image
 
 from crossmatch.benchmarks.user_collection import load_collection_folder
 from crossmatch.cli.cache import cache_command
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io import atomic_write
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.model_scores import get_trial_scores, score_collection
 from crossmatch.models.baselines.text_encoders import TfIdf

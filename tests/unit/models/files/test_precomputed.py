@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Run
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.model_scores import get_trial_scores, score_collection

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossmatch.data.benchmark import Retrieval
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
+from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials, TrialScores
 from crossmatch.evaluation.model_scores import get_trial_scores, score_collection, score_trials
