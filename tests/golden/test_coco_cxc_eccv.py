@@ -209,3 +209,14 @@ def test_decisions_describe_the_published_files():
     first, second, _ = read_ratings("sis", "test", data_folder())
     rated = set(zip(first.tolist(), second.tolist(), strict=True))
     assert sum((b, a) in rated for a, b in rated) == 2 * 2_863
+
+
+def test_few_released_caption_pairs_of_similar_images_are_positive():
+    """parekh2021cxc, sec. 3, has 20,587 positive pairs by image similarity; of the released pairs 1,675 are rated 3 or more."""
+    rows = [
+        row
+        for split in ("val", "test")
+        for row in read_official_table(f"cxc/sts_{split}.csv", ("caption1", "caption2", "agg_score", "sampling_method"))
+    ]
+    positive = {method: sum(float(row[2]) >= 3 for row in rows if row[3] == method) for method in ("c2c_isim", "c2c_cocaption")}
+    assert positive == {"c2c_isim": 1_092 + 583, "c2c_cocaption": 13_691 + 15_601}
