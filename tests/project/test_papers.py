@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from crossmatch.cli import cli
 from crossmatch.cli.base import split_names
 from crossmatch.metrics.metric_table import metric
 from crossmatch.study.design.declaration import load_design
-from crossmatch.train.recipe import recipe_names
+from crossmatch.train.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 POINTS = range(1, 23)  # of issue 25
@@ -92,7 +93,10 @@ def test_command_line_is_valid(command):
 def test_recipes_and_presets_exist(command):
     leaf, words = split_command(command)
     if leaf.name == "train":
-        assert words[0] in recipe_names()
+        recipe, *options = words
+        changes = [value for option, value in pairwise(options) if option == "--set"]
+        data = next((value for option, value in pairwise(options) if option == "--data"), "diorama")
+        load_recipe(recipe, data.partition(":")[0], changes)
     if leaf.name == "recipe":
         assert words[0] in RECIPES
     if command.startswith("crossmatch study new"):
