@@ -52,6 +52,7 @@ bench: $(VENV)/.dev-ready $(VENV)/.postgres-ready  ## measure speed and memory a
 docs: $(VENV)/.dev-ready  ## regenerate the generated pages and pictures
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_papers.py
 	$(BIN)/python docs/make_readme.py
 	$(BIN)/python docs/pictures/make_kinds_sheet.py
 	$(BIN)/python docs/pictures/make_scenes_sheet.py
