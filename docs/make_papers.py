@@ -70,7 +70,7 @@ class PaperRow:
     def reason(self) -> str:
         """The reason, with the points of issue 25."""
         label = "point" if len(self.points) == 1 else "points"
-        points = f"issue 25, {label} {', '.join(map(str, self.points))}" if self.points else ""
+        points = f"{label} {', '.join(map(str, self.points))}" if self.points else ""
         return "; ".join(filter(None, (self.why, points)))
 
 
@@ -95,7 +95,8 @@ def page(rows: Sequence[PaperRow]) -> str:
         "",
         "Where each system, formula, table, figure, study and analysis of the five papers is in crossmatch. "
         "`docs/make_papers.py` writes this page from `docs/papers/*.toml`; a test checks that every command, option, function and "
-        "test exists.",
+        "test exists. If a row names a script of docs, its numbers are on [the results page](results.md), and the test covers the "
+        "method, not these numbers. Points are those of issue 25.",
         "",
         *(f"- **{status}**: {meaning}." for status, meaning in STATUSES.items()),
         "",

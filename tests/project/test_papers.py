@@ -83,24 +83,32 @@ def test_command_line_is_valid(command):
     parameters = leaf.make_context(leaf.name, words).params
     for task in split_names(parameters.get("tasks") or parameters.get("task") or ()):
         if not task.startswith(("collection:", "trials:")):
-            resolve_task(task, {})
+            benchmark, options = resolve_task(task, {})
+            assert set(options) <= set(benchmark.options)
     if leaf.name == "run":
         for name in split_names(parameters["metrics"] or ()):
             metric(name)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if " recipe " in command or " study new " in command])
 def test_recipes_and_presets_exist(command):
     leaf, words = split_command(command)
-    if leaf.name == "train":
-        recipe, *options = words
-        changes = [value for option, value in pairwise(options) if option == "--set"]
-        data = next((value for option, value in pairwise(options) if option == "--data"), "diorama")
-        load_recipe(recipe, data.partition(":")[0], changes)
     if leaf.name == "recipe":
         assert words[0] in RECIPES
-    if command.startswith("crossmatch study new"):
-        load_design(words[0])
+    else:
+        load_design(words[0], [value for option, value in pairwise(words) if option == "--set"])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("crossmatch train ")])
+def test_training_recipe_is_valid(command):
+    """The recipe exists, and its changes name settings of its network, objective and training."""
+    from crossmatch.train.run_recipe import require_valid_recipe
+
+    recipe, *options = split_command(command)[1]
+    changes = [value for option, value in pairwise(options) if option == "--set"]
+    data = next((value for option, value in pairwise(options) if option == "--data"), "diorama")
+    require_valid_recipe(load_recipe(recipe, data.partition(":")[0], changes))
 
 
 @pytest.mark.torch
