@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from blocks import wrap_prose
 
@@ -83,7 +84,8 @@ def load_rows() -> list[PaperRow]:
             for name, choices in (("kind", KINDS), ("status", STATUSES)):
                 if row[name] not in choices:
                     raise SystemExit(f"{path}, row {number}: {name} is {row[name]!r}. Use one of: {', '.join(choices)}.")
-            rows.append(PaperRow(paper, **{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}))
+            values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+            rows.append(PaperRow(paper, **values))
     papers, kinds = list(PAPERS), list(KINDS)
     return sorted(rows, key=lambda row: (papers.index(row.paper), kinds.index(row.kind)))
 
@@ -96,7 +98,7 @@ def page(rows: Sequence[PaperRow]) -> str:
         "Where each system, formula, table, figure, study and analysis of the five papers is in crossmatch. "
         "`docs/make_papers.py` writes this page from `docs/papers/*.toml`; a test checks that every command, option, function and "
         "test exists. If a row names a script of docs, its numbers are on [the results page](results.md), and the test covers the "
-        "method, not these numbers. Points are those of issue 25.",
+        "method, not these numbers. Points are those of issue 25; what is missing without a point, the issue does not ask for.",
         "",
         *(f"- **{status}**: {meaning}." for status, meaning in STATUSES.items()),
         "",
