@@ -170,7 +170,7 @@ def create_study(scenario: Scenario, campaign: Path, folder: Path, database: str
     Image.new("RGB", (8, 8), "red").save(folder / "a.jpg")
     items: list[dict[str, Any]] = [{"id": f"pair-{n}", "captions": [f"Pair {n}."]} for n in range(PAIRS_PER_HIT * scenario.hits)]
     for kind, right in (("positive", "yes"), ("negative", "no")):
-        number = -(-scenario.hits // 2)  # each gold pair is part of two HITs, of which a person gets only one
+        number = max(scenario.hits // 2, min(scenario.hits, 20))  # of a gold pair's two HITs, a person gets only one
         items += [{"id": f"{kind}-{n}", "captions": [f"Gold {n}: {right}"], "kind": kind, "gold": right} for n in range(number)]
     lines = (json.dumps({**item, "images": ["a.jpg"]}) for item in items)
     (folder / "items.jsonl").write_text("\n".join(lines))
@@ -405,7 +405,7 @@ def require_that(is_true: bool, message: str) -> None:
 def kill_servers(campaign: Campaign, number: int, chance: random.Random) -> None:
     """SIGKILL one server after the other while the clients work, and start it again."""
     for n in range(number):
-        campaign.wait_for_acknowledgements(chance.randint(3, 12))
+        campaign.wait_for_acknowledgements(chance.randint(2, 10))
         server = campaign.servers[n % len(campaign.servers)]
         server.kill()
         server.start()
@@ -415,7 +415,7 @@ def kill_servers(campaign: Campaign, number: int, chance: random.Random) -> None
 def stop_database(campaign: Campaign, postgres: PostgresServer, number: int) -> None:
     """Kill PostgreSQL and shut it down immediately, each this many times, while the clients work; the service stays up."""
     for stop in (postgres.kill, postgres.shut_down_immediately) * number:
-        campaign.wait_for_acknowledgements(5)
+        campaign.wait_for_acknowledgements(3)
         stop()
         number_of_refusals = len(campaign.refusals)
         campaign.wait_until(lambda n=number_of_refusals: len(campaign.refusals) > n, "a request was refused")
@@ -444,6 +444,9 @@ def require_clean_refusals(campaign: Campaign) -> None:
         text = response.json()["error"] if response.header("content-type") == "application/json" else response.body.decode()
         if not text or re.search(r"Traceback|sqlite|psycopg|SELECT|UPDATE|INSERT", text):
             raise ContractError(f"a refusal is empty or reveals details: {response}")
+    for server in campaign.servers:
+        if "sqlalchemy" in (text := server.log_file.read_text()):
+            raise ContractError(f"a server logged a traceback of its database: {text[-3000:]}")
 
 
 # -- the contract

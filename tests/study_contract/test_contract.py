@@ -47,7 +47,7 @@ def test_acknowledged_answers_survive_a_kill(outcome):
 
 @pytest.mark.postgres
 def test_acknowledged_answers_survive_kills_of_server_and_postgresql(tmp_path):
-    keep_contract(replace(SMALL, database="postgresql", hits=14, database_stops=1), tmp_path)
+    keep_contract(replace(SMALL, database="postgresql", hits=12, database_stops=1), tmp_path)
 
 
 @pytest.mark.slow
