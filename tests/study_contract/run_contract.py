@@ -1,6 +1,6 @@
 """The contract of the annotation service: every acknowledged answer is stored exactly once, whatever is killed.
 
-    python tests/study_contract/run_contract.py --database sqlite|postgresql [--kills 20] [--servers 2] [--database-stops 2]
+    python tests/study_contract/run_contract.py --database sqlite|postgresql [--kills 20] [--servers 2] [--database-stops 4]
                                                 [--full-disk] [--clients 20] [--hits 130] [--folder DIR]
 
 Clients answer a campaign that `crossmatch study serve` serves, while servers are killed (SIGKILL) and started again, PostgreSQL is
@@ -62,7 +62,7 @@ class Scenario:
     clients: int = 20
     servers: int = 1
     kills: int = 20  # of servers, in turn
-    database_stops: int = 0  # SIGKILL of PostgreSQL; and as many immediate shutdowns
+    database_stops: int = 0  # SIGKILL and immediate shutdown of PostgreSQL, in turn
     full_disk: bool = False
     hits: int = 130
     people: int = 3  # per HIT
@@ -413,8 +413,8 @@ def kill_servers(campaign: Campaign, number: int, chance: random.Random) -> None
 
 
 def stop_database(campaign: Campaign, postgres: PostgresServer, number: int) -> None:
-    """Kill PostgreSQL and shut it down immediately, each this many times, while the clients work; the service stays up."""
-    for stop in (postgres.kill, postgres.shut_down_immediately) * number:
+    """Kill PostgreSQL or shut it down immediately, in turn, while the clients work; the service stays up."""
+    for stop in ((postgres.kill, postgres.shut_down_immediately) * number)[:number]:
         campaign.wait_for_acknowledgements(3)
         stop()
         number_of_refusals = len(campaign.refusals)
