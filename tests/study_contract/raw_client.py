@@ -116,20 +116,20 @@ class Browser:
         ports: Ports of the servers.
         chance: Source of all random choices.
         report: Called with "lost" or with a refusal after each failed try.
-        given_up: Set when nobody needs the responses any more.
+        stop: Set when no more responses are needed.
     """
 
     ports: Sequence[int]
     chance: random.Random
     report: Callable[[str | Response], object] = lambda failure: None
-    given_up: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
     cookies: dict[str, str] = field(default_factory=dict)
     csrf: str = ""
     _connection: Connection | None = field(default=None, repr=False)
 
     def second_window(self) -> Browser:
         """A window of the same browser: it has the same cookies, but its own connection."""
-        return Browser(self.ports, random.Random(self.chance.random()), self.report, self.given_up, self.cookies, self.csrf)
+        return Browser(self.ports, random.Random(self.chance.random()), self.report, self.stop, self.cookies, self.csrf)
 
     def get(self, path: str) -> Response:
         return self.request("GET", path)
@@ -151,9 +151,9 @@ class Browser:
                 self.report(response)
             except ConnectionLostError:
                 self.report("lost")
-            if self.given_up.is_set() or time.monotonic() > end:
+            if self.stop.is_set() or time.monotonic() > end:
                 raise UnexpectedResponseError(f"{method} {path}: no response after many tries")
-            self.given_up.wait(pause * self.chance.uniform(0.75, 1.25))
+            self.stop.wait(pause * self.chance.uniform(0.75, 1.25))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def request_once(self, method: str, path: str, body: bytes = b"", content_type: str = "") -> Response:

@@ -78,7 +78,7 @@ class Outcome:
     database: Path | str
     log: Log
     answers_csv: Path
-    counts: dict[str, int]  # of acknowledged submissions, kills, and what the clients tried
+    counts: dict[str, int]  # of acknowledged submissions, refusals, and actions of the clients
 
 
 # -- programs
@@ -195,30 +195,30 @@ class Campaign:
     database: Path | str
     servers: list[Server]
     log: Log = field(default_factory=Log)
-    tried: list[str] = field(default_factory=list)  # what the clients did or met, one word each time
+    actions: list[str] = field(default_factory=list)  # what the clients did or met, one word each time
     refusals: list[Response] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
+    finished: threading.Event = field(default_factory=threading.Event)
 
     def browser(self, name: str) -> Browser:
         chance = random.Random(f"{self.scenario}/{name}")
-        return Browser([server.port for server in self.servers], chance, self.report_failure, self.over)
+        return Browser([server.port for server in self.servers], chance, self.report_failure, self.finished)
 
     def report_failure(self, failure: str | Response) -> None:
         if isinstance(failure, Response):
             self.refusals.append(failure)
         else:
-            self.tried.append(failure)
+            self.actions.append(failure)
 
     def wait_until(self, is_met: Callable[[], bool], event: str, interval: float = 0.01) -> None:
         """Wait for an event, but not after a fault."""
         end = time.monotonic() + PATIENCE
         while not is_met():
-            ended = [server for server in self.servers if not server.is_running]
-            if ended:
-                self.faults.append(f"the server ended by itself: {ended[0].log_file.read_text()[-2000:]}")
+            stopped = [server for server in self.servers if not server.is_running]
+            if stopped:
+                self.faults.append(f"the server stopped by itself: {stopped[0].log_file.read_text()[-2000:]}")
             if time.monotonic() > end:
-                self.faults.append(f"waited in vain until {event}; the clients did {Counter(self.tried)}")
+                self.faults.append(f"waited in vain until {event}; the clients did {Counter(self.actions)}")
             if self.faults:
                 raise ContractError("\n".join(self.faults[:10]))
             time.sleep(interval)
@@ -241,17 +241,17 @@ class Client(threading.Thread):
 
     def __init__(self, campaign: Campaign, name: str) -> None:
         super().__init__(name=name)
-        self.campaign, self.log, self.tried = campaign, campaign.log, campaign.tried
+        self.campaign, self.log, self.actions = campaign, campaign.log, campaign.actions
         self.browser = campaign.browser(name)
         self.chance = self.browser.chance
 
     def run(self) -> None:
         try:
             self.begin()
-            while not self.campaign.over.is_set():
+            while not self.campaign.finished.is_set():
                 self.work()
         except Exception as error:
-            if not self.campaign.over.is_set():
+            if not self.campaign.finished.is_set():
                 self.campaign.faults.append(f"{self.name}: {type(error).__name__}: {error}")
         finally:
             self.browser.close()
@@ -263,7 +263,7 @@ class Client(threading.Thread):
         raise NotImplementedError
 
     def pause(self, shortest: float, longest: float) -> None:
-        self.campaign.over.wait(self.chance.uniform(shortest, longest))
+        self.campaign.finished.wait(self.chance.uniform(shortest, longest))
 
 
 class Annotator(Client):
@@ -286,17 +286,17 @@ class Annotator(Client):
         if self.chance.random() < 0.2:
             self.save_draft(hit)
         if self.chance.random() < 0.06:
-            self.tried.append("vanish")
+            self.actions.append("vanish")
             self.pause(1.1 * self.campaign.scenario.lease, 1.2 * self.campaign.scenario.lease)
             if self.chance.random() < 0.5:
                 return
         answers, habit = self.answers_to(hit), self.chance.random()
         if habit < 0.15:
-            self.tried.append("hang up")
+            self.actions.append("hang up")
             self.log.sent[hit["claim"]].append(answers)
             self.browser.hang_up_after("POST", f"/api/h/{hit['claim']}/submit", _submission(hit, answers))
         if habit > 0.85:
-            self.tried.append("two submissions")
+            self.actions.append("two submissions")
             other_answers = self.answers_to(hit)
             in_two_windows(self.browser, lambda browser, n: self.submit(browser, hit, (answers, other_answers)[n]))
         else:
@@ -315,7 +315,7 @@ class Annotator(Client):
 
         if self.chance.random() < 0.8:
             return claim(self.browser, 0)
-        self.tried.append("two claims")
+        self.actions.append("two claims")
         return next(filter(None, in_two_windows(self.browser, claim)), None)
 
     def answers_to(self, hit: dict[str, Any]) -> dict[str, str]:
@@ -323,13 +323,13 @@ class Annotator(Client):
         answers = {}
         for item in hit["items"]:
             caption = item["captions"][0]
-            is_known = caption.startswith("Gold") and self.chance.random() > 0.03
-            answers[caption] = caption.rpartition(" ")[2] if is_known else self.chance.choice(("yes", "no"))
+            is_right = caption.startswith("Gold") and self.chance.random() > 0.03
+            answers[caption] = caption.rpartition(" ")[2] if is_right else self.chance.choice(("yes", "no"))
         return answers
 
     def save_draft(self, hit: dict[str, Any]) -> None:
         """An acknowledged draft is there when the page is loaded again."""
-        self.tried.append("draft")
+        self.actions.append("draft")
         draft = {"number": hit["draft"]["number"] + 1, "answers": [{"match": self.chance.choice(("yes", "no"))}]}
         require(self.browser.send_json("PUT", f"/api/h/{hit['claim']}/draft", draft), 200)
         stored = require(self.browser.get(f"/api/h/{hit['claim']}"), 200).json()["draft"]
@@ -423,12 +423,12 @@ def stop_database(campaign: Campaign, postgres: PostgresServer, number: int) -> 
 
 
 def fill_and_free_disk(campaign: Campaign, disk: Path, postgres: PostgresServer | None) -> None:
-    """Fill the disk while the clients work, let every client be refused, and free it again."""
+    """Fill the disk while the clients work until many requests were refused, and free it again; work continues."""
     campaign.wait_for_acknowledgements(10)
-    lost_before = campaign.tried.count("lost")
+    lost_before = campaign.actions.count("lost")
     fill_disk(disk / "filler")
-    campaign.wait_until(lambda: len(campaign.refusals) >= 2 * campaign.scenario.clients, "the clients were refused")
-    if campaign.tried.count("lost") > lost_before:
+    campaign.wait_until(lambda: len(campaign.refusals) >= 2 * campaign.scenario.clients, "requests were refused")
+    if campaign.actions.count("lost") > lost_before:
         raise ContractError("connections were closed without a response while the disk was full")
     (disk / "filler").unlink()
     if postgres is not None:
@@ -491,7 +491,7 @@ def _work(campaign: Campaign, clients: list[Client], disk: Path | None, postgres
             raise ContractError("the study was complete before the last failure. Use more --hits.")
         campaign.wait_until(campaign.is_complete, "the study is complete", interval=0.1)
     finally:
-        campaign.over.set()
+        campaign.finished.set()
         for client in clients:
             client.join()
     if campaign.faults:
@@ -514,7 +514,7 @@ def check_storage(campaign: Campaign, export: Path) -> Outcome:
         faults.append(str(error))
     if faults:
         raise ContractError("\n".join(faults[:20]))
-    counts = {"acknowledged": len(log.acknowledged), "refused": len(campaign.refusals), **Counter(campaign.tried)}
+    counts = {"acknowledged": len(log.acknowledged), "refused": len(campaign.refusals), **Counter(campaign.actions)}
     return Outcome(scenario, campaign.folder, campaign.database, log, export / "answers.csv", counts)
 
 
