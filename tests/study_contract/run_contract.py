@@ -472,8 +472,9 @@ def run_contract(scenario: Scenario, folder: Path) -> Outcome:
         _work(campaign, [Owner(campaign, "owner"), *crowd], disk, postgres)
         for server in campaign.servers:
             server.kill()
+        outcome = check_storage(campaign, folder / "export")
         require_clean_refusals(campaign)
-        return check_storage(campaign, folder / "export")
+        return outcome
 
 
 def _work(campaign: Campaign, clients: list[Client], disk: Path | None, postgres: PostgresServer | None) -> None:
