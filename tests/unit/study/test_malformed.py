@@ -3,12 +3,14 @@
 import json
 import re
 import socket
+import sqlite3
 import sys
 import threading
 import time
 
 import pytest
 import uvicorn
+from sqlalchemy.exc import OperationalError
 from starlette.routing import Route
 
 from crossmatch.data.errors import UsageError
@@ -310,6 +312,20 @@ def test_server_error_reveals_nothing_and_has_all_headers(anna, monkeypatch):
     for answer in (anna.api("POST", "/s/eccv-hit/claim", {}), anna.post("/s/eccv-hit/claim", {})):
         assert answer.status_code == 500
         assert "secret detail" not in answer.text
+
+
+def test_failed_database_is_one_line_in_the_log_and_repeated_by_browsers(anna, monkeypatch, caplog):
+    def fail(*_):
+        raise OperationalError("secret statement", None, sqlite3.OperationalError("database or disk is full\ndetails"))
+
+    monkeypatch.setattr("crossmatch.study.assignment.claims.claim_and_load", fail)
+    for answer in (anna.api("POST", "/s/eccv-hit/claim", {}), anna.post("/s/eccv-hit/claim", {})):
+        assert answer.status_code == 503  # static/drafts.js repeats requests with status 5xx
+        assert "secret" not in answer.text
+    assert {record.getMessage() for record in caplog.records} == {
+        "The database failed (database or disk is full). A request was refused."
+    }
+    assert all(record.exc_info is None for record in caplog.records)
 
 
 # On a real socket

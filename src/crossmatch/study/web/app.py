@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -55,7 +56,8 @@ def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = No
         site: Shared state; tests pass their own.
         hosts: The allowed values of the Host header; empty for any.
     """
-    app = Starlette(routes=list(ROUTES), exception_handlers={CrossmatchError: handle_error, Exception: handle_error})
+    handlers = dict.fromkeys((CrossmatchError, OperationalError, Exception), handle_error)
+    app = Starlette(routes=list(ROUTES), exception_handlers=handlers)
     app.router.redirect_slashes = False  # a redirect would use the Host header
     app.state.site = site or Site(campaign, secure)
     return SecurityMiddleware(app, hosts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -42,7 +44,10 @@ STATUS_CODES = (  # the first class that fits
     (NoHitAvailableError, 409),
     (ReviewConflictError, 409),
     (CrossmatchError, 422),
+    (OperationalError, 503),
 )
+UNAVAILABLE = "The service is not available at the moment. Try again in a minute."
+SERVER_ERROR = "Something went wrong on the server. Try again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +132,19 @@ def with_body(
 
 
 def handle_error(request: Request, error: Exception) -> Response:
-    """The response to a request that failed: its message as JSON or as a page."""
+    """The response to a request that failed: its message as JSON or as a page.
+
+    A database that is away or has a full disk is one line in the log, and browsers repeat the request.
+    """
     if isinstance(error, RequestRejectedError):
         status = error.status
     else:
         status = next((code for kind, code in STATUS_CODES if isinstance(error, kind)), 500)
-    text = str(error) if isinstance(error, CrossmatchError) else "Something went wrong on the server. Try again."
+    text = str(error) if isinstance(error, CrossmatchError) else SERVER_ERROR
+    if isinstance(error, OperationalError):
+        reason = str(error.orig).strip().partition("\n")[0]
+        logging.getLogger("uvicorn.error").error("The database failed (%s). A request was refused.", reason)
+        text = UNAVAILABLE
     if is_api(request):
         body: dict[str, Any] = {"error": text}
         if isinstance(error, NoHitAvailableError):
