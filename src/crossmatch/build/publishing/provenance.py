@@ -19,7 +19,6 @@ from crossmatch.metrics.agreement.coefficient import Agreement
 from crossmatch.metrics.agreement.fleiss_krippendorff import krippendorff_alpha
 
 PROVENANCE = "provenance.json"
-ARTIFICIAL = "artificial"  # prefix of the names of artificial annotators
 SHORT_HASH = 16  # characters of the hash by which a step names its inputs
 
 
@@ -119,6 +118,5 @@ def summarise_annotators(study: ProvenanceStep) -> AnnotatorGroup | None:
         return None
     answers = [(row["item"], row["person"], row["answer"]) for row in rows if row["question"] == rows[0]["question"]]
     item, person, answer = (np.unique(np.asarray(column), return_inverse=True)[1] for column in zip(*answers, strict=True))
-    names = {row["person"] for row in rows}
-    artificial = sum(name.startswith(f"{ARTIFICIAL}-") for name in names)
-    return AnnotatorGroup(len(names), artificial, krippendorff_alpha(Answers(item, person, answer)))
+    names, artificial = {row["person"] for row in rows}, {row["person"] for row in rows if row.get("artificial") == "1"}
+    return AnnotatorGroup(len(names), len(artificial), krippendorff_alpha(Answers(item, person, answer)))

@@ -25,6 +25,7 @@ from crossmatch.build.step_files import MANIFEST, read_manifest
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
+from crossmatch.data.judgements import rehearsal_note
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.input_checks import drop_unreadable_images
 from crossmatch.study.design.data_source import collection_of, retrieval_of
@@ -161,7 +162,10 @@ def _run_stage(stage: BuildStage, run: RecipeRun) -> StageStatus:
             stage.run_step(run)
         return StageStatus(stage.name, stage.about, DONE)
     missing = _run_study(stage, run)
-    return StageStatus(stage.name, stage.about, WAITING if missing else DONE, missing)
+    if missing:
+        return StageStatus(stage.name, stage.about, WAITING, missing)
+    export = json.loads((run.stage_folder(stage.name) / EXPORT_FILE).read_text(encoding="utf-8"))
+    return StageStatus(stage.name, stage.about, DONE, rehearsal_note("answers") if export.get("artificial") else "")
 
 
 def _is_settled(stage: BuildStage, run: RecipeRun) -> bool:
