@@ -17,7 +17,7 @@ from crossmatch.build.merging.removed_items import RemovedItems
 from crossmatch.build.rating_files import GRADE_COLUMNS, JUDGEMENTS, find_item_id, judgements_file, parse_grade, require_table
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import UsageError
-from crossmatch.data.io.file_contents import file_sha256
+from crossmatch.data.io.file_contents import file_sha256, read_json_object
 from crossmatch.data.judgements import ARTIFICIAL, LINKS, PEOPLE
 
 Pair = tuple[str, str]  # ids of an image and of a caption
@@ -95,11 +95,10 @@ def _means(values: Mapping[Pair, Sequence[float]]) -> dict[Pair, float]:
 
 def _source_name(file: Path) -> str:
     """Name of the study that exported a file; otherwise the name of the file, or of its folder."""
-    try:
-        provenance = json.loads((file.parent / "provenance.json").read_text(encoding="utf-8"))
-        return str(provenance["study"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return file.stem if file.name != JUDGEMENTS else file.resolve().parent.name
+    study = (read_json_object(file.parent / "provenance.json") or {}).get("study")
+    if study is not None:
+        return str(study)
+    return file.stem if file.name != JUDGEMENTS else file.resolve().parent.name
 
 
 def name_uniquely(sources: Iterable[JudgementSource]) -> list[JudgementSource]:
