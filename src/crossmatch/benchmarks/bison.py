@@ -15,7 +15,7 @@ from crossmatch.benchmarks.datasets.dataset_table import find_data_file, require
 from crossmatch.benchmarks.formats.trial_files import MissingImages, TrialRecord, build_trials
 from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.io.file_contents import read_json
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, read_json
 from crossmatch.data.trials import Trials
 
 PATH = "bison/bison_annotations.cocoval2014.json"
@@ -58,15 +58,16 @@ def _trial_record(record: Any, n: int, path: Path, files: dict[str, str]) -> Tri
     """Parse a trial, its positive image first, and add the names of its image files to `files`."""
     where = f"{path} data[{n}]"
     try:
-        name, text, true = str(record["bison_id"]), record["caption"], str(record["true_image_id"])
-        image_ids = [str(image["image_id"]) for image in record["image_candidates"]]
-        file_names = [str(image["image_filename"]) for image in record["image_candidates"]]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise CrossmatchError(
-            f"{where} is not a BISON trial ({type(error).__name__}: {error}). Get the file again: crossmatch data get bison"
-        ) from None
-    if not isinstance(text, str):
-        raise CrossmatchError(f"{where}: the caption of trial {name!r} must be text (got {text!r:.40}).")
+        check_record(
+            record, "the trial", {"bison_id": (int, str), "caption": str, "true_image_id": (int, str), "image_candidates": list}
+        )
+        for k, image in enumerate(record["image_candidates"]):
+            check_record(image, f"image_candidates[{k}]", {"image_id": (int, str), "image_filename": str})
+    except UndecodableFileError as error:
+        raise CrossmatchError(f"{where} is not a BISON trial ({error}). Get the file again: crossmatch data get bison") from None
+    name, text, true = str(record["bison_id"]), record["caption"], str(record["true_image_id"])
+    image_ids = [str(image["image_id"]) for image in record["image_candidates"]]
+    file_names = [image["image_filename"] for image in record["image_candidates"]]
     if len(image_ids) != 2 or len(set(image_ids)) != 2 or true not in image_ids:
         raise CrossmatchError(
             f"{where}: trial {name!r} must have two different images, one of them its true image {true} "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -18,6 +17,7 @@ from crossmatch.benchmarks.formats.image_decoding import decode_image
 from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
@@ -79,12 +79,12 @@ def _read_texts(captions: list[str]) -> list[str]:
 def read_coco_captions(path: Path) -> list[tuple[str, int, str]]:
     """Read image id, caption id and text of every caption in a caption file of COCO. Runs of white space become one space."""
     try:
-        annotations = json.loads(path.read_bytes())["annotations"]
-        return [(str(row["image_id"]), int(row["id"]), " ".join(row["caption"].split())) for row in annotations]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CrossmatchError(
-            f"{path} is not COCO's caption file ({type(error).__name__}: {error}). Get it again: crossmatch data get coco"
-        ) from None
+        annotations = check_record(decode_json_file(path), "the file", {"annotations": list})["annotations"]
+        for n, row in enumerate(annotations):
+            check_record(row, f"annotations[{n}]", {"image_id": (int, str), "id": int, "caption": str})
+    except UndecodableFileError as error:
+        raise CrossmatchError(f"{path} is not COCO's caption file ({error}). Get it again: crossmatch data get coco") from None
+    return [(str(row["image_id"]), row["id"], " ".join(row["caption"].split())) for row in annotations]
 
 
 def coco_image_opener(split: str, files: Mapping[str, str], root: Path | None = None) -> ImageOpener | None:

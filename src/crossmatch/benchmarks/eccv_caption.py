@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import re
+from pathlib import Path
 
 import numpy as np
 
@@ -11,10 +12,26 @@ from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 
 FILES = {"i2t": "eccv_caption/eccv_image_to_caption.json", "t2i": "eccv_caption/eccv_caption_to_image.json"}
+WHOLE_NUMBER = re.compile(r"[0-9]+")
+
+
+def _decode_pairs(file: Path) -> list[tuple[str, str]]:
+    """The pairs of query and item; items are whole numbers, maybe as text or with leading zeros."""
+    content = check_record(decode_json_file(file), "the file", {})
+    pairs = []
+    for query, items in content.items():
+        if not isinstance(items, list):
+            raise UndecodableFileError(f"the items of query {query!r:.40} are {items!r:.40}, expected a list")
+        unknown = next((item for item in items if not WHOLE_NUMBER.fullmatch(str(item))), None)
+        if unknown is not None:
+            raise UndecodableFileError(f"query {query!r:.40} has the item {unknown!r:.40}, expected a whole number")
+        pairs += [(query, str(int(item))) for item in items]
+    return pairs
 
 
 def read_matches(collection: Collection, path: str, direction: str) -> Judgements:
@@ -25,8 +42,8 @@ def read_matches(collection: Collection, path: str, direction: str) -> Judgement
     """
     file = require_data_file(path)
     try:
-        pairs = [(q, str(int(c))) for q, items in json.loads(file.read_bytes()).items() for c in items]
-    except (ValueError, TypeError, AttributeError) as error:
+        pairs = _decode_pairs(file)
+    except UndecodableFileError as error:
         raise CrossmatchError(f"{file} does not map ids to ids ({error}). Run `crossmatch data verify eccv-caption`.") from None
     side = collection.caption_ids if direction == "i2t" else collection.image_ids
     query, item = (np.asarray([pair[n] for pair in pairs]) for n in (0, 1))

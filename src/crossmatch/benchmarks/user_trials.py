@@ -25,6 +25,7 @@ from crossmatch.benchmarks.formats.trial_files import (
 from crossmatch.benchmarks.user_collection import split_options
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.judgements import ARTIFICIAL, rehearsal_note
 from crossmatch.data.trials import Trials
 
 BOTH_DIRECTIONS = ("i2t", "t2i", "group")
@@ -79,7 +80,8 @@ def load_trials(path: Path, shape: str = "", categories: str = "", bad: str = "r
             f"none of the images in {path.name} is in {path.parent} or its images/. Put them there, named as in the file, or "
             "evaluate precomputed scores of the trials: -m precomputed:FILE"
         )
-        trials = build_trials(records, expected, find_trial_images(records, path.parent, hint), rows=rows)
+        notes = (rehearsal_note(f"trials of {path.name}"),) if any(record.by == ARTIFICIAL for record in records) else ()
+        trials = build_trials(records, expected, find_trial_images(records, path.parent, hint), rows=rows, notes=notes)
     except OSError as error:
         raise CrossmatchError(
             f"{error.filename or path} cannot be read ({error.strerror or error}). Check its permissions."

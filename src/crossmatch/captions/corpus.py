@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -188,6 +188,16 @@ class CaptionCorpus:
         """The number of references of each id."""
         return np.bincount(self.image_index[self.reference_index])
 
+    def sorted_references(self) -> list[tuple[str, ...]]:
+        """The words of all references, by image and then alphabetically: equal for corpora that differ only in candidates.
+
+        >>> CaptionCorpus.from_texts({"7": "a dog"}, {"7": ["the dog", "a cat"]}).sorted_references()
+        [('a', 'cat'), ('the', 'dog')]
+        """
+        words = [tuple(self.vocabulary[n] for n in self.words[a:b].tolist()) for a, b in pairwise(self.offsets.tolist())]
+        order = sorted(self.reference_index.tolist(), key=lambda n: (self.image_index[n], words[n]))
+        return [words[n] for n in order]
+
     @cached_property
     def ngrams(self) -> tuple[NGrams, ...]:
         """The n-grams of one to `MAX_ORDER` words."""
@@ -284,6 +294,16 @@ def normalise_caption(text: str) -> str:
     return letters or text.strip()
 
 
+def find_own_reference(candidate: str, references: Sequence[str]) -> int | None:
+    """The position of the first reference that equals the candidate; None if none does.
+
+    >>> find_own_reference("a dog runs", ["A cat.", "A dog runs.", "A dog runs!"])
+    1
+    """
+    normalised = normalise_caption(candidate)
+    return next((n for n, text in enumerate(references) if normalise_caption(text) == normalised), None)
+
+
 def remove_own_reference(candidate: str, references: Sequence[str]) -> list[str]:
     """The references without the first one that equals the candidate; all references if none does.
 
@@ -292,25 +312,29 @@ def remove_own_reference(candidate: str, references: Sequence[str]) -> list[str]
     >>> remove_own_reference("a dog runs", ["A cat.", "A dog runs.", "A dog runs!"])
     ['A cat.', 'A dog runs!']
     """
-    normalised = normalise_caption(candidate)
-    at = next((n for n, text in enumerate(references) if normalise_caption(text) == normalised), len(references))
-    return [*references[:at], *references[at + 1 :]]
+    own = find_own_reference(candidate, references)
+    return [text for n, text in enumerate(references) if n != own]
 
 
-def leave_one_out(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The references of each image without the one that equals its candidate.
+def leave_one_out(candidate_sets: Sequence[Mapping[str, str]], references: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The references of each image without those that equal its candidate in any of the sets.
 
-    >>> leave_one_out({"7": "a dog"}, {"7": ["A cat.", "A dog."]})
+    All sets get the same references. With fewer references a caption scores lower, so a set that alone lost some could not be
+    compared with the others.
+
+    >>> leave_one_out([{"7": "a dog"}], {"7": ["A cat.", "A dog."]})
+    {'7': ['A cat.']}
+    >>> leave_one_out([{"7": "a dog"}, {"7": "a horse"}], {"7": ["A cat.", "A dog."]})
     {'7': ['A cat.']}
     """
-    remaining = {
-        i: remove_own_reference(candidates[i], texts) if i in candidates else list(texts) for i, texts in references.items()
-    }
+    remaining = {}
     for i, texts in references.items():
+        own = {find_own_reference(candidates[i], texts) for candidates in candidate_sets if i in candidates}
+        remaining[i] = [text for n, text in enumerate(texts) if n not in own]
         if texts and not remaining[i]:
+            subject = "its only reference equals the candidate" if len(texts) == 1 else "each of its references equals a candidate"
             raise CrossmatchError(
-                f"Image {i!r}: its only reference equals the candidate {texts[0]!r:.60}, so no reference is left. "
-                "Add a reference, or remove the candidate."
+                f"Image {i!r}: {subject} {texts[0]!r:.60}, so no reference is left. Add a reference, or remove the candidate."
             )
     return remaining
 

@@ -14,6 +14,7 @@ from crossmatch.captions.corpus import CaptionCorpus, NGrams
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.file_contents import UndecodableFileError, decode_npz
 
 FORMAT = 1  # of saved files
 
@@ -64,34 +65,50 @@ class DocumentFrequencies:
     @classmethod
     def load(cls, path: Path | str) -> DocumentFrequencies:
         """Read a file that `save` wrote."""
-        if not Path(path).is_file():
+        path = Path(path)
+        if not path.is_file():
             raise CrossmatchError(
                 f"No file of document frequencies at {path}. Create it with: crossmatch captions score … --frequencies REFERENCES "
                 f"--save-frequencies {path}"
             )
         try:
-            with np.load(path, allow_pickle=False) as saved:
-                if int(saved["format"]) != FORMAT:
-                    raise CrossmatchError(
-                        f"{path}: expected format {FORMAT}, got {int(saved['format'])}. Save the frequencies again."
-                    )
-                images, texts, counts = (saved[name] for name in ("images", "grams", "counts"))
-            if counts.ndim != 1 or (len(counts) and not (counts.min() >= 1 and counts.max() <= int(images))):
-                raise ValueError("a count is not between 1 and the number of images")
-            grams = texts.tobytes().decode()
-            return cls(int(images), dict(zip(grams.split("\n") if grams else [], counts.tolist(), strict=True)))
-        except CrossmatchError:
-            raise
-        except Exception as error:  # a damaged file can fail anywhere in its reader
-            reason = "not an npz file" if "pickle" in str(error) else str(error) or type(error).__name__
+            images, counts = _decode_counts(path)
+        except UndecodableFileError as error:
             raise CrossmatchError(
-                f"{path} is not a file of document frequencies ({reason}). Create it again with: crossmatch captions score … "
+                f"{path} is not a file of document frequencies ({error}). Create it again with: crossmatch captions score … "
                 f"--frequencies REFERENCES --save-frequencies {path}"
-            ) from error
+            ) from None
+        return cls(images, counts)
 
     def lookup(self, corpus: CaptionCorpus, ngrams: NGrams) -> IntArray:
         """The document frequency of each n-gram of a corpus; 0 for unknown n-grams."""
         return np.array([self.counts.get(text, 0) for text in corpus.ngram_texts(ngrams)], dtype=np.int64)
+
+
+def _decode_counts(path: Path) -> tuple[int, dict[str, int]]:
+    """The number of images and the counts by n-gram of a file."""
+    with path.open("rb") as file:
+        saved = decode_npz(file)
+    saved_format = saved.get("format")
+    if saved_format is not None and saved_format.ndim == 0 and saved_format != FORMAT:
+        raise CrossmatchError(f"{path}: expected format {FORMAT}, got {saved_format}. Save the frequencies again.")
+    missing = next((name for name in ("format", "images", "grams", "counts") if name not in saved), None)
+    if missing is not None:
+        raise UndecodableFileError(f"the array {missing} is missing")
+    images, texts, counts = (saved[name] for name in ("images", "grams", "counts"))
+    for name, array, dimensions in (("images", images, 0), ("grams", texts, 1), ("counts", counts, 1)):
+        if array.ndim != dimensions or array.dtype.kind not in "iu":
+            raise UndecodableFileError(f"the array {name} has {array.ndim} dimensions of {array.dtype}")
+    if len(counts) and not (counts.min() >= 1 and counts.max() <= images):
+        raise UndecodableFileError("a count is not between 1 and the number of images")
+    try:
+        text = texts.tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise UndecodableFileError(f"the n-grams are not UTF-8: {error}") from None
+    grams = text.split("\n") if text else []
+    if len(grams) != len(counts):
+        raise UndecodableFileError(f"{len(grams):,} n-grams have {len(counts):,} counts")
+    return int(images), dict(zip(grams, counts.tolist(), strict=True))
 
 
 def count_documents(corpus: CaptionCorpus, ngrams: NGrams) -> IntArray:

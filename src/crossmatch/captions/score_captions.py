@@ -116,13 +116,25 @@ def compare_captions(scored: Sequence[ScoredCaptions]) -> list[CaptionComparison
     """Compare every set of candidates with the first one, by each metric.
 
     The test is the paired bootstrap over images, with Holm's correction over all comparisons.
+
+    Raises:
+        CrossmatchError: Two sets have different images or references.
     """
     first, *rest = scored
+    first_references = first.corpus.sorted_references()
     for second in rest:
         if not np.array_equal(first.corpus.ids, second.corpus.ids):
             raise CrossmatchError(
                 f"{first.name} and {second.name} have different images ({len(first.corpus):,} and {len(second.corpus):,}) or a "
                 "different order. Use --partial to score only the images that both have."
+            )
+        if not (
+            np.array_equal(first.corpus.references_per_image, second.corpus.references_per_image)
+            and first_references == second.corpus.sorted_references()
+        ):
+            raise CrossmatchError(
+                f"{first.name} and {second.name} were scored with different references ({len(first_references):,} and "
+                f"{len(second.corpus.reference_index):,}), so their scores cannot be compared. Score both with the same references."
             )
     differences = [(second, metric, _difference(first, second, metric)) for second in rest for metric in first.results]
     adjusted_p = holm_correction([difference.p for _, _, difference in differences])

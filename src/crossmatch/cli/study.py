@@ -14,6 +14,7 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
     from crossmatch.study.database.campaign import Campaign
+    from crossmatch.study.simulation.simulate import SimulationSummary
 
 STUDY = click.option("--study", "name", default="", help="Name of the study, if the campaign has several.")
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random draws.")
@@ -360,10 +361,20 @@ def simulate_command(where: str, name: str, people: int, spread: float, truth: P
         for summary in summaries
     )
     heads = ("study", "people", "HITs", "answers", "% correct", "dropouts", "errors", "open", "review", "seconds")
-    click.echo(format_table(Table("simulated", (heads,), rows, 1)))
+    notes = tuple(filter(None, map(_describe_known_truth, summaries)))
+    click.echo(format_table(Table("simulated", (heads,), rows, 1, notes)))
     for summary in summaries:
         if summary.first_error:
             click.echo(f"{summary.study}: first error: {summary.first_error}", err=True)
+
+
+def _describe_known_truth(summary: SimulationSummary) -> str:
+    """How many answers "% correct" is about, unless it is about all of them."""
+    if not summary.answers or summary.checkable == summary.answers:
+        return ""
+    if not summary.checkable:
+        return f"{summary.study}: the truth is not known, so answers are random. --truth FILE or gold questions tell it."
+    return f"{summary.study}: % correct of the {summary.checkable:,} of {summary.answers:,} answers whose truth is known."
 
 
 def _or_dash(number: float | None, unit: str = "") -> str:

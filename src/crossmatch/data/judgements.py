@@ -19,6 +19,17 @@ KINDS = {
     "image-image": (("image", "image"), ("i2i",)),
 }
 
+PEOPLE, LINKS, ARTIFICIAL = "people", "links", "artificial annotators"  # who made a judgement: the column `by` of exports
+
+
+def rehearsal_note(subject: str) -> str:
+    """A note for readers who do not know the study.
+
+    >>> rehearsal_note("grades of eccv-hit")
+    'grades of eccv-hit are from artificial annotators (rehearsal), not people'
+    """
+    return f"{subject} are from {ARTIFICIAL} (rehearsal), not people"
+
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
@@ -40,6 +51,7 @@ class Judgements:
         folds: The folds of rows and columns. A candidate of another fold than the query's is not in its gallery.
         only_direction: The single direction that the judgements hold for, or "".
         absent_positives: The query of each positive that is not in the gallery. It is never retrieved, but counts as a positive.
+        note: A note that every result by these judgements shows.
 
     >>> judgements = Judgements("links", rows=[0, 1, 1], columns=[0, 1, 2], grades=[1, 1, 1], shape=(2, 3))
     >>> judgements.candidate_lists("i2t").item, judgements.candidate_lists("t2i").item
@@ -57,6 +69,7 @@ class Judgements:
     folds: tuple[IntArray, IntArray] | None = None
     only_direction: str = ""
     absent_positives: tuple[int, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         label = f"Judgements {self.source!r}"

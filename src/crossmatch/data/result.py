@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.file_contents import Types, UndecodableFileError, check_record, decode_json_file, decode_npz, read_bytes
 from crossmatch.data.rank_counts import CandidateLists, CountsAtK, RankCounts
 from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.skipped_items import SkippedItem
@@ -193,48 +193,85 @@ def _write_result(result: Result, path: Path) -> None:
         file.write((json.dumps(header, indent=1) + "\n").encode())
 
 
-def load_result(path: Path) -> Result:
+def load_result(path: Path | str) -> Result:
     """Read a result that `save_result` wrote.
 
     Args:
-        path: The json file; its `.npz` file must be beside it.
+        path: The json file, with its `.npz` file beside it; or a folder with one result.
 
     Raises:
         CrossmatchError: The files are damaged, of another format, or do not belong together.
+        UsageError: There is no such file, or the folder has no result or several.
+        TypeError: The path is neither a path nor a text.
 
     >>> from crossmatch import evaluate, save_result
     >>> path = save_result(evaluate("oracle", "diorama/retrieval", size="tiny", samples=100), folder)
-    >>> load_result(path)["t2i/truth/map@r"].value
-    100.0
+    >>> load_result(path)["t2i/truth/map@r"].value, load_result(folder)["t2i/truth/map@r"].value
+    (100.0, 100.0)
     """
+    file = Path(path)
+    if file.is_dir():
+        files = _result_files(file)
+        if len(files) > 1:
+            raise UsageError(f"{file} has {len(files)} results. Read them with load_results, or name one, such as {files[0]}")
+        file = files[0] if files else file
+    if not file.is_file():
+        raise UsageError(f"There is no result in {file}. Make one: crossmatch run -m MODEL -t TASK -o FOLDER")
     try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        if header.get("format") not in READABLE_FORMATS:
-            expected = " or ".join(map(str, READABLE_FORMATS))
-            raise CrossmatchError(
-                f"{path} has format {header.get('format')}, expected {expected}. Evaluate again with this version."
-            )
-        raw = path.with_suffix(".npz").read_bytes()
+        header = _read_header(file)
+        raw = read_bytes(file.with_suffix(".npz"))
         if header.get("arrays") not in (None, hashlib.sha256(raw).hexdigest()):
-            raise CrossmatchError(f"{path} and its .npz file are not from the same run. Evaluate again.")
-        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            raise CrossmatchError(f"{file} and its .npz file are not from the same run. Evaluate again.")
+        arrays = decode_npz(raw)
         if header["format"] == 2:
             _convert_format_2(header, arrays)
+        for n, row in enumerate(header["rows"]):
+            _check_row(row, f"rows[{n}]")
         parts = {name: _read_part(name, part_header, arrays) for name, part_header in header["parts"].items()}
-        skipped = tuple(SkippedItem(item["kind"], item["id"], item["why"]) for item in header.get("skipped", ()))
-        return Result(
-            header["model"], header["task"], header["system"], header["options"],
-            tuple(ResultRow(**row) for row in header["rows"]), parts, header["seconds"], header["samples"], header["seed"],
-            header["ties"], tuple(header["notes"]), skipped, header.get("counts", {}),
-        )  # fmt: skip
-    except CrossmatchError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere inside of zip or json
-        raise CrossmatchError(f"{path} is not a crossmatch result, or is damaged ({error}). Evaluate again.") from None
+    except UndecodableFileError as error:
+        raise CrossmatchError(f"{file} is not a crossmatch result, or is damaged ({error}). Evaluate again.") from None
+    skipped = tuple(SkippedItem(item["kind"], item["id"], item["why"]) for item in header.get("skipped", ()))
+    return Result(
+        header["model"], header["task"], header["system"], header["options"],
+        tuple(ResultRow(**row) for row in header["rows"]), parts, header["seconds"], header["samples"], header["seed"],
+        header["ties"], tuple(header["notes"]), skipped, header.get("counts", {}),
+    )  # fmt: skip
 
 
-def load_results(paths: list[Path]) -> list[Result]:
+HEADER_TYPES: Mapping[str, Types] = {
+    "model": str, "task": str, "system": str, "options": dict, "rows": list, "parts": dict, "seconds": dict, "samples": int,
+    "seed": int, "ties": str, "notes": list,
+}  # fmt: skip
+PART_TYPES: Mapping[str, Types] = {"positive": (int, float), "complete": bool}
+LABELLED_PART_TYPES: Mapping[str, Types] = {"kind": str, "direction": str, "judgements": str}  # since format 3
+
+
+def _read_header(path: Path) -> Header:
+    header = check_record(decode_json_file(path), "the file", {})
+    if header.get("format") not in READABLE_FORMATS:
+        expected = " or ".join(map(str, READABLE_FORMATS))
+        raise CrossmatchError(f"{path} has format {header.get('format')}, expected {expected}. Evaluate again with this version.")
+    check_record(header, "the file", HEADER_TYPES)
+    for name, part in header["parts"].items():
+        check_record(part, f"part {name!r}", {**PART_TYPES, **(LABELLED_PART_TYPES if header["format"] == FORMAT else {})})
+    for n, row in enumerate(header["rows"]):
+        check_record(row, f"rows[{n}]", {"part": str})
+    for n, item in enumerate(header.get("skipped", ())):
+        check_record(item, f"skipped[{n}]", {"kind": str, "id": str, "why": str})
+    return header
+
+
+def _check_row(row: Header, where: str) -> None:
+    """Raise an error unless the fields of a row are those of `ResultRow`."""
+    names = {item.name: item.default is not MISSING for item in fields(ResultRow)}
+    unknown = next((name for name in row if name not in names), None)
+    if unknown is not None:
+        raise UndecodableFileError(f"{where} has the unknown entry {unknown!r:.40}")
+    required: dict[str, Types] = {name: object for name, is_optional in names.items() if not is_optional}
+    check_record(row, where, required)
+
+
+def load_results(paths: Path | str | Iterable[Path | str]) -> list[Result]:
     """Read all results in files and below folders, sorted by name.
 
     Args:
@@ -243,6 +280,7 @@ def load_results(paths: list[Path]) -> list[Result]:
     Raises:
         UsageError: A path does not exist, or there is no result below the paths.
         CrossmatchError: A result is damaged.
+        TypeError: A path is neither a path nor a text.
 
     >>> from crossmatch import evaluate, save_result
     >>> for model in ("random", "oracle"):
@@ -251,13 +289,19 @@ def load_results(paths: list[Path]) -> list[Result]:
     ['oracle', 'random']
     """
     files: list[Path] = []
-    for path in paths:
+    roots = [Path(path) for path in ([paths] if isinstance(paths, Path | str) else paths)]
+    for path in roots:
         if not path.exists():
             raise UsageError(f"{path} does not exist. Make results first: crossmatch run -m MODEL -t TASK -o {path}")
-        files += [path] if path.is_file() else sorted(p for p in path.rglob("*.json") if p.with_suffix(".npz").exists())
+        files += [path] if path.is_file() else _result_files(path)
     if not files:
-        raise UsageError(f"There are no results below {', '.join(map(str, paths))}. Make some: crossmatch run -m MODEL -t TASK")
+        raise UsageError(f"There are no results below {', '.join(map(str, roots))}. Make some: crossmatch run -m MODEL -t TASK")
     return [load_result(path) for path in dict.fromkeys(files)]
+
+
+def _result_files(folder: Path) -> list[Path]:
+    """The json files below a folder that have a `.npz` file beside them."""
+    return sorted(path for path in folder.rglob("*.json") if path.with_suffix(".npz").exists())
 
 
 def result_path(folder: Path, model: str, task: str, options: Mapping[str, str]) -> Path:
@@ -306,6 +350,13 @@ def _write_rank_counts(counts: RankCounts) -> tuple[Arrays, Header]:
     return arrays | {key: getattr(counts, name) for key, name in RANK_COUNTS_KEYS.items()}, {}
 
 
+class PartArrays(dict[str, Any]):
+    """The arrays of a part by name. A missing one is damage, not a bug."""
+
+    def __missing__(self, key: str) -> Any:
+        raise UndecodableFileError(f"the array {key!r} is missing")
+
+
 def _read_rank_counts(arrays: Arrays, header: Header) -> RankCounts:
     lists = CandidateLists(**{name: arrays[key] for key, name in LISTS_KEYS.items()})
     return RankCounts(lists, **{name: arrays[key] for key, name in RANK_COUNTS_KEYS.items()})
@@ -316,7 +367,8 @@ def _write_counts_at_k(counts: CountsAtK) -> tuple[Arrays, Header]:
 
 
 def _read_counts_at_k(arrays: Arrays, header: Header) -> CountsAtK:
-    return CountsAtK(**{name: arrays[key] for key, name in COUNTS_AT_K_KEYS.items()}, caps=tuple(header["caps"]))
+    caps = check_record(header, "a part", {"caps": list})["caps"]
+    return CountsAtK(**{name: arrays[key] for key, name in COUNTS_AT_K_KEYS.items()}, caps=tuple(caps))
 
 
 def _write_rated_pairs(pairs: RatedPairs) -> tuple[Arrays, Header]:
@@ -335,8 +387,10 @@ def _write_outcomes(outcomes: Outcomes) -> tuple[Arrays, Header]:
 def _read_outcomes(arrays: Arrays, header: Header) -> Outcomes:
     if "codes" not in arrays:  # an early version of format 2
         return Outcomes.from_scores(arrays["scores"])
-    shape = header["shape"][0], header["shape"][1]
-    return Outcomes(arrays["codes"], shape, arrays.get("scores"), header.get("ties_known", True))
+    shape = check_record(header, "a part", {"shape": list})["shape"]
+    if len(shape) != 2:
+        raise UndecodableFileError(f"a part has the shape {shape!r:.40}, expected two numbers")
+    return Outcomes(arrays["codes"], (shape[0], shape[1]), arrays.get("scores"), header.get("ties_known", True))
 
 
 EVIDENCE_FORMATS: Mapping[str, EvidenceFormat] = {
@@ -350,7 +404,9 @@ EVIDENCE_FORMATS: Mapping[str, EvidenceFormat] = {
 def _read_part(name: str, header: Header, all_arrays: Arrays) -> ResultPart:
     arrays = {key.removeprefix(f"{name}:"): values for key, values in all_arrays.items() if key.startswith(f"{name}:")}
     metric_values = {key.removeprefix("value:"): values for key, values in arrays.items() if key.startswith("value:")}
-    arrays = {key: values.astype(np.int64) if key in INT32_KEYS else values for key, values in arrays.items()}
+    arrays = PartArrays({key: values.astype(np.int64) if key in INT32_KEYS else values for key, values in arrays.items()})
+    if header["kind"] not in EVIDENCE_FORMATS:
+        raise UndecodableFileError(f"part {name!r} has the unknown kind {header['kind']!r:.40}")
     return ResultPart(
         arrays["ids"], arrays["clusters"], EVIDENCE_FORMATS[header["kind"]].read(arrays, header), header["positive"],
         header["complete"], metric_values, arrays.get("folds"), header["direction"], header["judgements"],

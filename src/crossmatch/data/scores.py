@@ -5,6 +5,10 @@ All three give the score of image i with caption j. For embeddings it is
     s(i, j) = Σ_k u_ik · v_jk / (|u_i| · |v_j|)        (cosine; without the norms for "dot")
 
 summed in float64 in a fixed order (`exact_dot`), so that a pair has the same score in any block, thread, batch and order.
+
+"Exact" means equal to this float64 definition. Two cosines that are equal as real numbers may differ in the last bit: those of a
+vector and 1.1 times that vector, for example. They tie for equal vectors, for multiples by a power of two, and for multiples of a
+vector of whole numbers, such as 0/1 vectors: its cosines are computed after division by the greatest common divisor.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError
 
 Number = np.floating | np.integer | np.bool_
+MAX_WHOLE = 2.0**53  # float64 distinguishes all whole numbers up to here
+FIRST_COLUMNS = 16  # enough to see that a row has a fraction, or no common divisor
 
 
 def exact_dot(a: NDArray[np.floating], b: NDArray[np.floating]) -> FloatArray:
@@ -56,7 +62,8 @@ class Embeddings:
 
     Attributes:
         image_ids: The ids of the images, or None.
-        image_vectors: The vectors of the images, or None if the model embeds only texts.
+        image_vectors: The vectors of the images, or None if the model embeds only texts. With the cosine, vectors of whole numbers
+            are stored divided by their greatest common divisor.
         caption_ids: The ids of the captions, or None.
         caption_vectors: The vectors of the captions, or None if the model embeds only images.
         similarity: "cosine" or "dot".
@@ -69,6 +76,8 @@ class Embeddings:
     array([1. , 0.8])
     >>> embeddings.score_pairs(np.array([0]), np.array([1]), "t2t")
     array([0.8])
+    >>> Embeddings(["i"], [[3, 3]], None, None).image_vectors
+    array([[1., 1.]])
     """
 
     image_ids: IdArray | None
@@ -90,6 +99,8 @@ class Embeddings:
                 continue
             ids = as_ids(getattr(self, f"{side}_ids"), side)
             vectors = _as_vectors(getattr(self, f"{side}_vectors"), ids, side)
+            if self.similarity == "cosine":
+                vectors = _divide_by_common_divisors(vectors)
             squares = _squared_lengths(vectors, ids, side)
             scale = _inverse_lengths(squares, ids, side) if self.similarity == "cosine" else np.ones(len(ids))
             object.__setattr__(self, f"{side}_ids", ids)
@@ -345,6 +356,24 @@ def _as_vectors(values: ArrayLike, ids: IdArray, side: str) -> NDArray[np.floati
     if not vectors.shape[1]:
         raise CrossmatchError(f"{side} embeddings have shape {vectors.shape}: no dimensions. Store the vectors themselves.")
     return np.ascontiguousarray(vectors)
+
+
+def _divide_by_common_divisors(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Divide rows of whole numbers by their greatest common divisor. The quotients have no rounding; other rows stay as they are."""
+    rows, divisors = np.arange(len(vectors)), np.zeros(len(vectors), dtype=np.int64)
+    start, stop = 0, FIRST_COLUMNS
+    while start < vectors.shape[1] and len(rows):
+        values = vectors[rows, start:stop]
+        is_whole = ((values == np.floor(values)) & (np.abs(values) <= MAX_WHOLE)).all(axis=1)
+        rows = rows[is_whole]
+        divisors = np.gcd(divisors[is_whole], np.gcd.reduce(values[is_whole].astype(np.int64), axis=1))
+        rows, divisors = rows[divisors != 1], divisors[divisors != 1]
+        start, stop = stop, 2 * stop
+    if not divisors.any():
+        return vectors
+    divided = vectors.copy()
+    divided[rows] /= np.maximum(divisors, 1)[:, None]  # a row of zeros has the divisor 0
+    return divided
 
 
 def _squared_lengths(vectors: NDArray[np.floating], ids: IdArray, side: str) -> FloatArray:

@@ -209,7 +209,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
         return parts
 
     def notes(self, data: Retrieval) -> tuple[str, ...]:
-        """How many positives each incomplete set of judgements misses, and how many are not in the gallery."""
+        """Notes of the judgements, how many positives each incomplete set misses, and how many are not in the gallery."""
         judged = {name: relevance for name, relevance in data.judgements.items() if isinstance(relevance, Judgements)}
         complete = next((j for j in judged.values() if j.complete), None)
         coverage = tuple(
@@ -224,7 +224,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
             for name, j in judged.items()
             if j.absent_positives
         )
-        return coverage + absent
+        return tuple(j.note for j in judged.values() if j.note) + coverage + absent
 
 
 class SimilarityShape(CollectionShape[Similarity]):
@@ -241,6 +241,9 @@ class SimilarityShape(CollectionShape[Similarity]):
             model_scores = score_pairs(scores, query, item, data.direction)
         ids, clusters = _ids_and_clusters(data.collection, data.direction, query)
         return {"": ResultPart(ids, clusters, RatedPairs(query.copy(), data.judgements.grades.copy(), model_scores))}
+
+    def notes(self, data: Similarity) -> tuple[str, ...]:
+        return (data.judgements.note,) if data.judgements.note else ()
 
     def protocol_facts(self, data: Similarity) -> dict[str, object]:
         return {"query": SIDES[data.direction][0]}

@@ -14,6 +14,7 @@ from shlex import quote
 from typing import Any
 
 from crossmatch.data.errors import UsageError
+from crossmatch.data.io.file_contents import read_json_object
 from crossmatch.data.io.plugins import load_plugins
 from crossmatch.data.name_lookup import Catalog
 from crossmatch.models.zoo_families import ZOO_FAMILIES
@@ -47,11 +48,8 @@ class Family:
 
 def fine_tuned_name(folder: Path) -> str | None:
     """Return the model name of a folder with a fine-tuned model of another library; None if there is no such model."""
-    try:
-        name = json.loads((folder / FINE_TUNED_FILE).read_bytes())["name"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(folder).join(str(name).rsplit(FOLDER_PLACEHOLDER, 1))
+    name = (read_json_object(folder / FINE_TUNED_FILE) or {}).get("name")
+    return None if name is None else str(folder).join(str(name).rsplit(FOLDER_PLACEHOLDER, 1))
 
 
 def _no_model_error(folder: str, recipe: str = "dual") -> UsageError:

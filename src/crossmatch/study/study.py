@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from crossmatch.data.errors import UsageError
+from crossmatch.data.judgements import ARTIFICIAL, rehearsal_note
 from crossmatch.study.database.schema import study
 from crossmatch.study.design.declaration import Design, design_from_dict
 
@@ -28,7 +29,8 @@ class Study:
     """A study of an open campaign.
 
     `find_study` and `list_studies` return it. Its methods use the answers that count: approved or without wrong gold answers.
-    As soon as a real person has submitted a HIT, the answers of artificial annotators are left out, with a warning.
+    As soon as a real person has submitted a HIT, the answers of artificial annotators are left out, with a warning. Before, results
+    say that they come from artificial annotators: judgements and trials by a note, ratings by their name, preferences by a warning.
 
     Attributes:
         id: The number of the study in its campaign.
@@ -102,9 +104,13 @@ class Study:
 
     def preferences(self) -> ComparisonCounts:
         """How often each system was preferred to each other one, for the Bradley-Terry model."""
+        from crossmatch.study.results.answers import answered_by
         from crossmatch.study.results.judgements_and_trials import as_comparisons
 
-        return as_comparisons(self, self.answers())
+        answers = self.answers()
+        if answered_by(answers) == ARTIFICIAL:
+            warnings.warn(f"{rehearsal_note(f'preferences of {self.name}')}.", stacklevel=2)
+        return as_comparisons(self, answers)
 
 
 def list_studies(campaign: Campaign) -> list[Study]:

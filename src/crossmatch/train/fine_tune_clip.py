@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 from crossmatch.models import FINE_TUNED_FILE, FOLDER_PLACEHOLDER
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.train.checkpoints import Checkpoints, TrainingIdentity, ignore_message, require_same_training
@@ -135,11 +136,12 @@ def _load_finished(folder: Path, identity: TrainingIdentity) -> FineTunedModel |
     """Load the finished model of a folder, if it is complete; one of another training is refused."""
     path = folder / FINE_TUNED_FILE
     try:
-        description: Mapping[str, Any] = json.loads(path.read_bytes())
-        saved = TrainingIdentity(str(description["recipe"]["hash"]), str(description["recipe"]["data_hash"]))
-        name, weights = str(description["name"]), str(description["weights"])
-    except (OSError, ValueError, KeyError, TypeError):
+        description = check_record(decode_json_file(path), "the file", {"recipe": dict, "name": str, "weights": object})
+        recipe = check_record(description["recipe"], "the recipe", {"hash": str, "data_hash": str})
+    except UndecodableFileError:
         return None
+    saved = TrainingIdentity(recipe["hash"], recipe["data_hash"])
+    name, weights = description["name"], str(description["weights"])
     require_same_training(saved, identity, folder, "the finished model")
     if not MODEL_NAME.match(name):
         raise CrossmatchError(

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record
 from crossmatch.data.io.progress import announce, progress_bar
 from crossmatch.models.files.checkpoint_files import require_finite
 from crossmatch.models.files.model_folder import describe_mismatch
@@ -299,13 +300,17 @@ def _pack(state: TrainingState, net: nn.Module, optimiser: torch.optim.Optimizer
 def _restore(saved: dict[str, Any], checkpoints: Checkpoints, net: nn.Module, optimiser: torch.optim.Optimizer) -> TrainingState:
     """Restore weights, optimiser and random state from a checkpoint, and return the progress."""
     try:
+        check_record(saved, "it", {"state": dict, "net": dict, "optimiser": dict, "chance": torch.Tensor})
+        names = set(asdict(TrainingState()))
+        if set(saved["state"]) != names:
+            raise UndecodableFileError(f"its state has {', '.join(sorted(set(saved['state']) ^ names))} more or less")
         state = TrainingState(**saved["state"])
         if (mismatch := describe_mismatch(net, saved["net"])) is not None:
-            raise ValueError(mismatch)
+            raise UndecodableFileError(mismatch)
         net.load_state_dict(saved["net"])
         optimiser.load_state_dict(saved["optimiser"])
         torch.set_rng_state(saved["chance"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (UndecodableFileError, ValueError, RuntimeError) as error:  # torch raises the last two for tensors that do not fit
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CrossmatchError(
             f"The checkpoint in {checkpoints.output} does not fit this network ({reason}); another version wrote it. Start over "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
+from crossmatch.data.io.file_contents import read_json_object
 from crossmatch.models import families
 
 try:
@@ -51,12 +51,10 @@ def _foreign_files(folder: Path) -> Iterator[Path]:
 
 def trained_family(folder: Path) -> str | None:
     """Family of the trained model in a folder; None if there is no model that `crossmatch train` wrote."""
-    try:
-        description = json.loads((folder / "model.json").read_bytes())
-        is_own = description["family"] in families() and isinstance(description["recipe"], Mapping)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(description["family"]) if is_own else None
+    description = read_json_object(folder / "model.json") or {}
+    family = description.get("family")
+    is_own = isinstance(family, str) and family in families() and isinstance(description.get("recipe"), dict)
+    return family if is_own else None
 
 
 def _is_log(path: Path) -> bool:

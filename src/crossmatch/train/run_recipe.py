@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import read_json_object
 from crossmatch.data.settings import suggest_name, validate_settings
 from crossmatch.data.skipped_items import UnusableItemError
 from crossmatch.models.zoo.network_inputs import Vocabulary
@@ -236,12 +236,11 @@ def _load_extractor_weights(model: Any, features: Mapping[str, Any]) -> None:
 
 def _load_finished(folder: Path, identity: TrainingIdentity, notify: Callable[[str], object]) -> Any | None:
     """Load the finished model of a folder, if it is complete; one of another recipe or other data is refused."""
-    try:
-        description = json.loads((folder / "model.json").read_bytes())
-        recipe, family = description["recipe"], str(description["family"])
-        saved = TrainingIdentity(str(recipe.get("hash")), str(recipe.get("data_hash")), recipe)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    description = read_json_object(folder / "model.json") or {}
+    recipe, family = description.get("recipe"), description.get("family")
+    if not isinstance(recipe, dict) or not isinstance(family, str):
         return None
+    saved = TrainingIdentity(str(recipe.get("hash")), str(recipe.get("data_hash")), recipe)
     require_same_training(saved, identity, folder, "the finished model")
     try:
         if family in SMALL_FAMILIES:

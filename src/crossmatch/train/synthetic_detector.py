@@ -19,6 +19,7 @@ import numpy as np
 from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.data.arrays import BoolArray, FloatArray
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
+from crossmatch.data.io.file_contents import read_json_object
 from crossmatch.data.io.image_loading import hash_image, load_image
 from crossmatch.data.io.progress import track
 from crossmatch.data.loaded_data import data_hash
@@ -380,13 +381,12 @@ def _embed_sample(side: str, encoder: object, data: DetectorData, embedding: Emb
 
 def _load_finished(folder: Path, identity: TrainingIdentity, model: str) -> TrainedDetector | None:
     """Load the finished detector of a folder, if it is complete; one of another model, settings or data is refused."""
-    try:
-        description = json.loads((folder / "model.json").read_bytes())
-        family, recipe = description["family"], description["recipe"]
-        saved_settings = {"settings": recipe.get("settings", {}), "system": description.get("config", {}).get("system")}
-        saved = TrainingIdentity(str(recipe.get("hash")), str(recipe.get("data_hash")), saved_settings)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    description = read_json_object(folder / "model.json") or {}
+    family, recipe, config = description.get("family"), description.get("recipe"), description.get("config", {})
+    if family is None or not isinstance(recipe, dict) or not isinstance(config, dict):
         return None
+    saved_settings = {"settings": recipe.get("settings", {}), "system": config.get("system")}
+    saved = TrainingIdentity(str(recipe.get("hash")), str(recipe.get("data_hash")), saved_settings)
     if family != FAMILY:
         raise CrossmatchError(f"-o {folder}: the folder contains a model of another family ({family}). Choose another folder.")
     require_same_training(saved, identity, folder, "the finished detector")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -12,6 +11,7 @@ from shlex import quote
 from typing import Any
 
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 from crossmatch.models import fine_tuned_name
 from crossmatch.models.zoo.region_extractors import ExtractorSettings, PixelGrid
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model
@@ -96,17 +96,15 @@ def require_valid_chain(recipe: TrainingRecipe, data: str) -> None:
 
 def load_base_model(folder: Path, recipe: TrainingRecipe) -> Any:
     """Load the model of a folder, if the recipe can start from it."""
-    try:
-        family = json.loads((folder / "model.json").read_bytes())["family"]
-    except OSError:
+    if not (folder / "model.json").is_file():
         if (name := fine_tuned_name(folder)) is not None:
             raise UsageError(
                 f"--begin {folder}: the folder contains a fine-tuned model of another library. Use --begin {quote(name)}"
-            ) from None
-        raise UsageError(
-            f"--begin {folder}: there is no model.json. Name the folder of a trained model, or remove --begin."
-        ) from None
-    except (ValueError, KeyError, TypeError):
+            )
+        raise UsageError(f"--begin {folder}: there is no model.json. Name the folder of a trained model, or remove --begin.")
+    try:
+        family = check_record(decode_json_file(folder / "model.json"), "the file", {"family": str})["family"]
+    except UndecodableFileError:
         raise CrossmatchError(f"--begin {folder}: model.json cannot be read. Train that model again.") from None
     if family != recipe.family:
         raise UsageError(

@@ -85,10 +85,31 @@ def test_only_the_same_images_are_compared() -> None:
 
 
 def test_leave_one_out_removes_the_candidate() -> None:
-    assert leave_one_out({"7": "A dog."}, {"7": ["a cat", "a dog", "A dog!"]}) == {"7": ["a cat", "A dog!"]}
-    assert leave_one_out({"7": "A bird."}, {"7": ["a cat"], "8": ["a dog"]}) == {"7": ["a cat"], "8": ["a dog"]}
+    assert leave_one_out([{"7": "A dog."}], {"7": ["a cat", "a dog", "A dog!"]}) == {"7": ["a cat", "A dog!"]}
+    assert leave_one_out([{"7": "A bird."}], {"7": ["a cat"], "8": ["a dog"]}) == {"7": ["a cat"], "8": ["a dog"]}
     with pytest.raises(CrossmatchError, match="Image '7': its only reference equals the candidate"):
-        leave_one_out({"7": "A dog."}, {"7": ["a dog"]})
+        leave_one_out([{"7": "A dog."}], {"7": ["a dog"]})
+
+
+def test_leave_one_out_leaves_all_sets_the_same_references() -> None:
+    references = {"7": ["a cat", "a dog", "a horse"], "8": ["a bird", "a fish"]}
+    sets = [{"7": "A dog.", "8": "a snake"}, {"7": "A horse.", "8": "a snake"}, {"7": "a dog", "8": "a snake"}]
+    assert leave_one_out(sets, references) == {"7": ["a cat"], "8": ["a bird", "a fish"]}
+    with pytest.raises(CrossmatchError, match="Image '8': each of its references equals a candidate"):
+        leave_one_out([{"8": "a bird"}, {"8": "a fish"}], references)
+
+
+@pytest.mark.parametrize("other", [{"7": ["a cat"], "8": ["a dog", "one dog"]}, {"7": ["a cat", "a lion"], "8": ["a dog"]}])
+def test_only_the_same_references_are_compared(other: dict[str, list[str]]) -> None:
+    references = {"7": ["a cat", "one cat"], "8": ["a dog"]}
+    candidates = {"7": "cats", "8": "dogs"}
+    first, second, reordered = (
+        score_captions(name, CaptionCorpus.from_texts(candidates, texts), ["bleu-1"])
+        for name, texts in (("x", references), ("y", other), ("z", {**references, "7": references["7"][::-1]}))
+    )
+    assert compare_captions([first, reordered])[0].p == 1
+    with pytest.raises(CrossmatchError, match=r"^x and y were scored with different references \(3 and 3\)"):
+        compare_captions([first, second])
 
 
 def test_options_are_parsed_and_in_signatures() -> None:

@@ -119,6 +119,20 @@ def test_partial_and_leave_one_out(crossmatch, tmp_path):
     assert "|refs:1|own:left-out|" in parsed["signature"]
 
 
+def test_leave_one_out_scores_all_files_with_the_same_references(crossmatch, tmp_path):
+    """One captioner copies a reference of an image: both lose it."""
+    (tmp_path / "copy.json").write_text(json.dumps({**POOR, "60623": REFERENCES["60623"][0]}))
+    arguments = (*SCORE, "--candidates", "copy.json", "--metrics", "rouge-l,bleu-1", "--leave-one-out", "--json")
+    parsed = json.loads(crossmatch(*arguments)[1])
+    for metric in ("rouge-l", "bleu-1"):
+        assert "|refs:1-2|own:left-out|" in parsed["good"][metric]["signature"]
+        assert parsed["good"][metric]["signature"] == parsed["copy"][metric]["signature"]
+    (tmp_path / "rest.json").write_text(json.dumps({**REFERENCES, "60623": REFERENCES["60623"][1:]}))
+    score = ("score", "--candidates", "good.json", "--references", "rest.json", "--metrics", "rouge-l", "--json")
+    shortened = json.loads(crossmatch(*score)[1])
+    assert parsed["good"]["rouge-l"]["value"] == shortened["good"]["rouge-l"]["value"]
+
+
 def test_references_of_a_task(crossmatch, tmp_path):
     from crossmatch.benchmarks import load_benchmark_data
 

@@ -9,6 +9,7 @@ import time
 import urllib.request
 
 import pytest
+from PIL import Image
 
 from crossmatch.study.simulation.simulate import _free_port
 
@@ -52,7 +53,7 @@ def test_simulated_study_becomes_judgements_for_run(campaign, tmp_path, crossmat
     assert code == 0
     assert "out/judgements.csv" in output.splitlines()
     with (tmp_path / "out" / "judgements.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["by"] == "people"]  # links stand beside them
+        rows = [row for row in csv.DictReader(file) if row["by"] == "artificial annotators"]  # links stand beside them
     assert len(rows) == 18
     assert {row["answers"] for row in rows} == {"2"}
     links = [row for row in rows if row["caption_id"].startswith(row["image_id"])]
@@ -60,6 +61,23 @@ def test_simulated_study_becomes_judgements_for_run(campaign, tmp_path, crossmat
     _, output, _ = crossmatch("run", "-m", "random", "-t", "collection:out", "-o", "results", "--json")
     (result,) = json.loads(output).values()
     assert any(key.startswith("t2i/eccv-hit/") for key in result)
+
+
+@pytest.mark.parametrize("gold", [False, True])
+def test_simulation_says_how_many_answers_have_a_known_truth(tmp_path, crossmatch, gold):
+    items = [{"image": f"{n}.png", "caption": f"Caption {n}.", "image_id": f"{n}", "caption_id": f"{n}"} for n in range(3)]
+    if gold:
+        items[0] |= {"gold": {"match": ["yes"]}, "kind": "positive"}
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    for n in range(3):
+        Image.new("RGB", (8, 8), (80 * n, 0, 0)).save(tmp_path / f"{n}.png")
+    changes = ("--set", f"recipe.gold_positive={int(gold)}", "--set", "recipe.gold_negative=0", "--set", "recipe.people=1")
+    assert crossmatch("study", "new", "eccv-hit", "--items", "items.jsonl", "-o", "own", *changes)[0] == 0
+    code, output, _ = crossmatch("study", "simulate", "own", "--people", 1, "--accuracy", 1)
+    assert code == 0
+    note = "% correct of the 1 of 3 answers whose truth is known" if gold else "the truth is not known, so answers are random"
+    assert note in " ".join(output.split())
+    assert ("100.0" in output) == gold
 
 
 def test_serve_prints_its_links(campaign):

@@ -161,11 +161,10 @@ def _find_image_columns(schema: Any) -> dict[str, bool]:
 
 
 def _explain_errors(path: Path, read: Callable[[], T]) -> T:
+    damage: tuple[type[Exception], ...] = (OSError, UnicodeDecodeError, _import_pyarrow("pyarrow").ArrowException)
     try:
         return read()
-    except CrossmatchError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere in pyarrow
+    except damage as error:
         message = (str(error).splitlines() or [type(error).__name__])[0]
         raise CrossmatchError(f"{path} cannot be read ({message:.120}). Download or save it again.") from None
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import numpy as np
 from crossmatch.benchmarks.formats.csv_tables import TableRow, read_table
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import KINDS, Judgements
+from crossmatch.data.judgements import ARTIFICIAL, KINDS, LINKS, Judgements, rehearsal_note
 
 OPTIONAL_COLUMNS = ("source", "direction")
 SOURCE_NAME = re.compile(r"[\w.+ -]+")  # becomes part of names such as i2t/SOURCE
@@ -52,7 +52,8 @@ def read_judgements(
     orders. A row with a `direction` (i2t or t2i) counts in that direction only, in a separate set `SOURCE-i2t`.
 
     Images are named by id, file name or alias, captions by id or text; a text refers to all captions with that text. `positive` is the
-    lowest grade of a positive. Rows about skipped captions are ignored.
+    lowest grade of a positive. Rows about skipped captions are ignored. Sets with grades of artificial annotators (column `by`) have
+    a note.
     """
     images = {str(name): [n] for n, name in enumerate(collection.image_ids)}
     images |= {name: images[image] for name, image in aliases.items() if name not in images}
@@ -64,6 +65,7 @@ def read_judgements(
     positions = {"image_id": images, "image": images, "caption_id": captions, "caption": captions_by_text}
     grades: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
     only: dict[str, str] = {}
+    is_artificial: dict[str, set[bool]] = defaultdict(set)  # by source, over the grades that are not links
     for row in read_table(path, (file_format.first, file_format.second, ("grade",)), OPTIONAL_COLUMNS):
         if row.cells.get("caption_id") in skipped_captions or row.cells.get("other_caption_id") in skipped_captions:
             continue
@@ -71,6 +73,8 @@ def read_judgements(
         source, grade = _parse_source(row, file_format.source) + (f"-{direction}" if direction else ""), _parse_grade(row)
         if only.setdefault(source, direction) != direction:
             raise CrossmatchError(f"{row.where}: the source {source!r} is already used for all directions. Rename one.")
+        if row.cells.get("by") != LINKS:
+            is_artificial[source].add(row.cells.get("by") == ARTIFICIAL)
         firsts, seconds = (
             _find_positions(row, {c: positions[c.removeprefix("other_")] for c in side})
             for side in (file_format.first, file_format.second)
@@ -79,9 +83,23 @@ def read_judgements(
             for ordered_pair in {pair, pair[::-1]} if file_format.kind != "image-caption" else {pair}:
                 _add_grade(grades[source], ordered_pair, grade, row, file_format.kind, collection)
     return {
-        source: _build_judgements(path, source, file_format.kind, graded, collection, positive, only[source])
+        source: replace(
+            _build_judgements(path, source, file_format.kind, graded, collection, positive, only[source]),
+            note=_note_about(source, is_artificial[source]),
+        )
         for source, graded in grades.items()
     }
+
+
+def has_artificial_answers(path: Path) -> bool:
+    """Whether a table names artificial annotators in the column `by`."""
+    return any(row.cells.get("by") == ARTIFICIAL for row in read_table(path, ()))
+
+
+def _note_about(source: str, is_artificial: Container[bool]) -> str:
+    if True not in is_artificial:
+        return ""
+    return rehearsal_note(f"{'some ' if False in is_artificial else ''}grades of {source}")
 
 
 def _add_grade(
@@ -135,7 +153,7 @@ def _parse_grade(row: TableRow) -> float:
 
 def _parse_source(row: TableRow, default: str) -> str:
     source = row.cells.get("source", default)
-    if not SOURCE_NAME.fullmatch(source) or source == "links":
+    if not SOURCE_NAME.fullmatch(source) or source == LINKS:
         raise CrossmatchError(
             f"{row.where}: the source must consist of letters, digits and -_.+, and not be 'links' (got {source!r:.40}). Rename it."
         )

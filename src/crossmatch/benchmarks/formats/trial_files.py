@@ -32,13 +32,17 @@ SUBTYPE_ABBREVIATIONS = {"object": "obj", "attribute": "att", "relation": "rel"}
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A trial in a file: image n and caption n belong together; `where` is its place in the file, for messages."""
+    """A trial in a file: image n and caption n belong together.
+
+    `where` is its place in the file, for messages. `by` says who accepted it, if the file does.
+    """
 
     id: str
     images: tuple[str, ...]
     captions: tuple[str, ...]
     category: str
     where: str
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,9 +224,8 @@ def parse_trial(record: Mapping[str, Any], columns: TrialColumns, number: int, w
     if not_text is not None:
         raise CrossmatchError(f"{where}: caption_{not_text} of trial {trial_id!r} must be text (got {captions[not_text]!r:.40}).")
     files = tuple("" if image in ("", None) else parse_id(image, f"{where}: trial {trial_id!r}", "image") for image in images)
-    return TrialRecord(
-        trial_id, files, captions, category_path([record[key] for key in columns.category], f"{where}: trial {trial_id!r}"), where
-    )
+    category = category_path([record[key] for key in columns.category], f"{where}: trial {trial_id!r}")
+    return TrialRecord(trial_id, files, captions, category, where, str(record.get("by", "")))
 
 
 def _trial_items(record: Mapping[str, Any], keys: tuple[str, ...], where: str) -> tuple[Any, ...]:

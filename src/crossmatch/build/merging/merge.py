@@ -22,7 +22,6 @@ from typing import Any
 
 from crossmatch.benchmarks.formats.collection_writer import write_collection
 from crossmatch.build.merging.pair_verdicts import (
-    LINKS,
     POSITIVE,
     JudgementSource,
     Pair,
@@ -40,6 +39,7 @@ from crossmatch.build.step_inputs import collection_hash, pair_id, pictures_hash
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.judgements import ARTIFICIAL, LINKS
 from crossmatch.study.results.csv_and_jsonl import format_csv
 
 STEP = "merge"
@@ -270,14 +270,22 @@ def _write_collection_files(folder: Path, merged: MergedJudgements) -> None:
 
 
 def _judgements_csv(merged: MergedJudgements) -> str:
-    """One row per pair; with queries, one for each direction in which the pair belongs to a query."""
+    """One row per pair; with queries, one for each direction in which the pair belongs to a query.
+
+    With a source of artificial annotators, the column `by` says who decided.
+    """
     names = [source.name for source in merged.sources]
+    by = {source.name: source.by for source in merged.sources}
+    by_column = ["by"] if ARTIFICIAL in by.values() else []
     direction_column = ["direction"] if merged.queries else []
-    head = ("image_id", "caption_id", "grade", "source", *direction_column, "decided_by", *(f"said by {name}" for name in names))
+    head = (
+        "image_id", "caption_id", "grade", "source", *direction_column, *by_column, "decided_by",
+        *(f"said by {name}" for name in names),
+    )  # fmt: skip
     rows = []
     for pair, verdict in merged.verdicts.items():
         grades = (f"{verdict.grades[name]:.6g}" if name in verdict.grades else "" for name in names)
-        tail = (verdict.decided_by, *grades)
+        tail = (*([by[verdict.decided_by]] if by_column else []), verdict.decided_by, *grades)
         directions = [(name,) for name in DIRECTIONS if merged.is_query_pair(name, pair)] if merged.queries else [()]
         rows += [(*pair, int(verdict.positive), SOURCE, *direction, *tail) for direction in directions]
     return format_csv(head, rows)

@@ -17,10 +17,10 @@ from crossmatch.build.merging.removed_items import RemovedItems
 from crossmatch.build.rating_files import GRADE_COLUMNS, JUDGEMENTS, find_item_id, judgements_file, parse_grade, require_table
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import UsageError
-from crossmatch.data.io.file_contents import file_sha256
+from crossmatch.data.io.file_contents import file_sha256, read_json_object
+from crossmatch.data.judgements import ARTIFICIAL, LINKS, PEOPLE
 
 Pair = tuple[str, str]  # ids of an image and of a caption
-LINKS = "links"
 # Lowest positive grade: "Yes" or "Weak Yes" in chun2022eccv, sec. 3.3; 3 of 5 in parekh2021cxc, sec. 3.
 POSITIVE = {"people": 0.5, "ratings": 3.0, LINKS: 1.0}
 COLUMNS = ((("image_id", "image"), "image", parse_image_id), (("caption_id", "caption"), "caption", parse_caption_id))
@@ -28,13 +28,17 @@ COLUMNS = ((("image_id", "image"), "image", parse_image_id), (("caption_id", "ca
 
 @dataclass(frozen=True)
 class JudgementSource:
-    """Grades from one source, and the grade from which a pair is positive."""
+    """Grades from one source, and the grade from which a pair is positive.
+
+    `by` says who gave the grades: people, links, or artificial annotators.
+    """
 
     name: str
     kind: str  # people, ratings or links
     grades: Mapping[Pair, float]
     positive: float
     digest: str = ""  # hash of the file; by default of the grades
+    by: str = PEOPLE
 
     def __post_init__(self) -> None:
         if not self.digest:
@@ -48,14 +52,17 @@ class JudgementSource:
 def links_as_source(collection: Collection) -> JudgementSource:
     """The links of a collection as a source: each link is positive, everything else unjudged."""
     images, captions = collection.image_ids.tolist(), collection.caption_ids.tolist()
-    return JudgementSource(LINKS, LINKS, {(images[i], captions[c]): 1.0 for i, c in collection.links.tolist()}, POSITIVE[LINKS])
+    return JudgementSource(
+        LINKS, LINKS, {(images[i], captions[c]): 1.0 for i, c in collection.links.tolist()}, POSITIVE[LINKS], by=LINKS
+    )
 
 
 def read_source(path: Path, collection: Collection, kind: str, positive: float | None = None) -> JudgementSource:
     """Read grades of image-caption pairs.
 
     A table has an image (`image_id`, `image`), a caption (`caption_id`, `caption`) and a `grade` or `agg_score`. Several grades of
-    a pair are averaged. Links that an export contains (`by` links) are skipped, because no person judged them.
+    a pair are averaged. Links that an export contains (`by` links) are skipped, because no person judged them. If artificial
+    annotators judged (`by` again), the name of the source says so.
 
     Args:
         path: The folder of a study's export, its judgements.csv, or a file such as CxC's official sits_test.csv.
@@ -67,13 +74,19 @@ def read_source(path: Path, collection: Collection, kind: str, positive: float |
     require_table(file, "judgements")
     ids = {side: set(collection.ids(side).tolist()) for _, side, _ in COLUMNS}
     values: dict[Pair, list[float]] = defaultdict(list)
+    by = PEOPLE
     for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS)):
         if row.cells.get("by") == LINKS:
             continue
+        if row.cells.get("by") == ARTIFICIAL:
+            by = ARTIFICIAL
         image, caption = (find_item_id(row, columns, ids[side], official_id) for columns, side, official_id in COLUMNS)
         values[image, caption].append(parse_grade(row))
     threshold = POSITIVE[kind] if positive is None else positive
-    return JudgementSource(_source_name(file), kind, _means(values), threshold, file_sha256(file)[:16])
+    name = _source_name(file)
+    if by == ARTIFICIAL:
+        name = f"{name} ({ARTIFICIAL})"
+    return JudgementSource(name, kind, _means(values), threshold, file_sha256(file)[:16], by)
 
 
 def _means(values: Mapping[Pair, Sequence[float]]) -> dict[Pair, float]:
@@ -82,11 +95,10 @@ def _means(values: Mapping[Pair, Sequence[float]]) -> dict[Pair, float]:
 
 def _source_name(file: Path) -> str:
     """Name of the study that exported a file; otherwise the name of the file, or of its folder."""
-    try:
-        provenance = json.loads((file.parent / "provenance.json").read_text(encoding="utf-8"))
-        return str(provenance["study"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return file.stem if file.name != JUDGEMENTS else file.resolve().parent.name
+    study = (read_json_object(file.parent / "provenance.json") or {}).get("study")
+    if study is not None:
+        return str(study)
+    return file.stem if file.name != JUDGEMENTS else file.resolve().parent.name
 
 
 def name_uniquely(sources: Iterable[JudgementSource]) -> list[JudgementSource]:

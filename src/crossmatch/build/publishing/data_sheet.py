@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossmatch.build.publishing.provenance import ProvenanceChain, ProvenanceStep, summarise_annotators
 from crossmatch.build.step_files import read_rows
+from crossmatch.data.judgements import ARTIFICIAL, rehearsal_note
 from crossmatch.report.tables import FOLDER
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # Licence identifiers of Hugging Face; other licences are written as `other` with their name.
 KNOWN_LICENCES = ("mit", "apache-2.0", "cc0-1.0", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0",
                   "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "odc-by", "pddl")  # fmt: skip
+BY_ARTIFICIAL = f"of them by {ARTIFICIAL}"  # a count of the contents
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
 
 
@@ -27,6 +29,7 @@ def render_data_sheet(texts: CardTexts, contents: CardContents, chain: Provenanc
     parts = [
         _front_matter(texts, contents),
         f"# {texts.name}\n\n{texts.about or 'No description was given.'}",
+        f"**{warning}**" if (warning := rehearsal_warning(contents, chain)) else "",
         _section("Contents", _contents(contents)),
         _section("How it was made", _steps(chain)),
         _section("Judgements by source", _sources(chain)),
@@ -37,6 +40,15 @@ def render_data_sheet(texts: CardTexts, contents: CardContents, chain: Provenanc
         f"## Citation\n\n{texts.cite}" if texts.cite else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def rehearsal_warning(contents: CardContents, chain: ProvenanceChain) -> str:
+    """Which judgements are from artificial annotators; empty if none is."""
+    studies = [step.record["study"] for step in chain.steps if step.is_study and step.record.get("artificial")]
+    if artificial := contents.counts.get(BY_ARTIFICIAL):
+        rows = "trials" if contents.kind == "trials" else "judgements"
+        return f"{rehearsal_note(f'{artificial:,} of these {rows}')}."
+    return f"{rehearsal_note('Answers to ' + ', '.join(studies))}." if studies else ""
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -143,7 +155,9 @@ def _annotators(study: ProvenanceStep) -> list[str]:
     alpha = summary.alpha if summary else "unknown, because the answers were not available"
     lines.append(f"  Agreement, Krippendorff's alpha: {alpha}")
     if summary and summary.artificial:
-        lines.append(f"  **{summary.artificial:,} of these {summary.number:,} people were artificial annotators: a rehearsal.**")
+        lines.append(f"  **{summary.artificial:,} of these {summary.number:,} people were {ARTIFICIAL}: a rehearsal.**")
+    elif record.get("artificial"):
+        lines.append(f"  **{rehearsal_note('These answers')}.**")
     if record.get("pending_review"):
         lines.append(f"  {record['pending_review']:,} HITs with wrong gold answers had not been reviewed.")
     return lines

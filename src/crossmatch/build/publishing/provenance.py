@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,16 @@ import numpy as np
 
 from crossmatch.build.step_files import MANIFEST, read_manifest, read_rows
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.io.file_contents import file_sha256
+from crossmatch.data.io.file_contents import Types, UndecodableFileError, check_record, decode_json_file, file_sha256
 from crossmatch.metrics.agreement.answer_arrays import Answers
 from crossmatch.metrics.agreement.coefficient import Agreement
 from crossmatch.metrics.agreement.fleiss_krippendorff import krippendorff_alpha
 
 PROVENANCE = "provenance.json"
-ARTIFICIAL = "artificial"  # prefix of the names of artificial annotators
+EXPORT_TYPES: Mapping[str, Types] = {
+    "study": str, "preset": str, "hash": str, "origin": dict, "answers": int, "people": int, "items": int, "combine": str,
+    "crossmatch": str, "still_to_come": int,
+}  # fmt: skip
 SHORT_HASH = 16  # characters of the hash by which a step names its inputs
 
 
@@ -46,18 +48,19 @@ def load_provenance_step(folder: Path) -> ProvenanceStep:
         read_rows(folder)  # raises if the step is unfinished or was changed
         inputs = {name: str(digest) for name, digest in manifest["inputs"].items()}
         return ProvenanceStep(folder, str(manifest["step"]), str(manifest["sha256"]), _file_hashes(folder), inputs, manifest)
-    try:
-        record = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-        origin = record["origin"]
-        inputs = {f"items {origin['items']}": str(origin["sha256"])} if origin.get("sha256") else {}
-        name, digest = f"study {record['study']}", str(record["hash"])
-    except FileNotFoundError:
+    if not (folder / PROVENANCE).is_file():
         raise UsageError(
             f"{folder} has neither {MANIFEST} nor {PROVENANCE}, so it is not a build step or a study export. Check the path."
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CrossmatchError(f"{folder / PROVENANCE} is not the file of an export ({error!r}). Export the study again.") from None
-    return ProvenanceStep(folder, name, digest, _file_hashes(folder), inputs, record)
+        )
+    try:
+        record = check_record(decode_json_file(folder / PROVENANCE), "the file", EXPORT_TYPES)
+        origin = record["origin"]
+        if origin.get("sha256"):
+            check_record(origin, "the origin", {"items": str, "sha256": str})
+    except UndecodableFileError as error:
+        raise CrossmatchError(f"{folder / PROVENANCE} is not the file of an export ({error}). Export the study again.") from None
+    inputs = {f"items {origin['items']}": origin["sha256"]} if origin.get("sha256") else {}
+    return ProvenanceStep(folder, f"study {record['study']}", record["hash"], _file_hashes(folder), inputs, record)
 
 
 def _file_hashes(folder: Path) -> frozenset[str]:
@@ -119,6 +122,5 @@ def summarise_annotators(study: ProvenanceStep) -> AnnotatorGroup | None:
         return None
     answers = [(row["item"], row["person"], row["answer"]) for row in rows if row["question"] == rows[0]["question"]]
     item, person, answer = (np.unique(np.asarray(column), return_inverse=True)[1] for column in zip(*answers, strict=True))
-    names = {row["person"] for row in rows}
-    artificial = sum(name.startswith(f"{ARTIFICIAL}-") for name in names)
-    return AnnotatorGroup(len(names), artificial, krippendorff_alpha(Answers(item, person, answer)))
+    names, artificial = {row["person"] for row in rows}, {row["person"] for row in rows if row.get("artificial") == "1"}
+    return AnnotatorGroup(len(names), len(artificial), krippendorff_alpha(Answers(item, person, answer)))

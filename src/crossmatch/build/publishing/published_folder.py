@@ -25,7 +25,7 @@ from crossmatch.benchmarks.formats.image_caption_records import ImageOpener
 from crossmatch.benchmarks.formats.judgement_files import JUDGEMENT_FILES, JudgementFileFormat
 from crossmatch.benchmarks.formats.trial_files import TrialRecord, find_trial_images, read_trial_records
 from crossmatch.benchmarks.user_collection import load_collection_folder
-from crossmatch.build.publishing.data_sheet import render_data_sheet
+from crossmatch.build.publishing.data_sheet import BY_ARTIFICIAL, render_data_sheet
 from crossmatch.build.publishing.parquet import IMAGE, NUMBER, TEXT, TEXTS, ParquetFile, Record, croissant_metadata, write_parquet
 from crossmatch.build.publishing.provenance import ProvenanceChain, load_chain
 from crossmatch.build.rating_files import JUDGEMENTS
@@ -37,6 +37,7 @@ from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
 from crossmatch.data.io.file_contents import file_sha256
 from crossmatch.data.io.image_loading import load_image
 from crossmatch.data.io.progress import track
+from crossmatch.data.judgements import ARTIFICIAL
 
 STEP = "card"
 TRIALS = ("trials.jsonl", "trials.csv", "trials.tsv")
@@ -46,6 +47,7 @@ JUDGEMENT_COLUMNS = {
     "grade": "0 is judged irrelevant; pairs that are not listed are unjudged",
     "source": "who judged",
     "direction": "the query is the image (i2t) or the caption (t2i)",
+    "by": "who gave the judgement: people, the links of the collection, or artificial annotators (a rehearsal, not people)",
     "decided_by": "the source that decided",
 }
 
@@ -218,6 +220,8 @@ def _write_collection(folder: Path, data: Collection, licences: Mapping[str, str
             records = ({name: _parse_cell(row[name], kind) for name, kind in kinds.items()} for row in rows)
             files.append(write_parquet(output, stem, stem, kinds, JUDGEMENT_COLUMNS, records))
             counts |= _count_judged(rows, pairs) if stem == "judgements" else {f"rows of {stem}": len(rows)}
+            if artificial := sum(row.get("by") == ARTIFICIAL for row in rows):
+                counts[BY_ARTIFICIAL] = counts.get(BY_ARTIFICIAL, 0) + artificial
             shutil.copyfile(path, output / path.name)
     return CardContents("collection", tuple(files), counts, licences)
 
@@ -275,20 +279,23 @@ def _read_trials(folder: Path, licences: Mapping[str, str]) -> Callable[[Path], 
 def _write_trials(trials: Sequence[TrialRecord], pictures: ImageOpener, licences: Mapping[str, str], output: Path) -> CardContents:
     images, captions = len(trials[0].images), len(trials[0].captions)
     columns = {"id": TEXT} | {f"image_{n}": IMAGE for n in range(images)} | {f"caption_{n}": TEXT for n in range(captions)}
-    columns |= {"category": TEXT}
+    artificial = sum(trial.by == ARTIFICIAL for trial in trials)
+    columns |= {"category": TEXT} | ({"by": TEXT} if artificial else {})
     about = {f"image_{n}": f"image {n}; it belongs to caption {n}, if there is one" for n in range(images)}
-    file = write_parquet(output, "trials", "data", columns, about, _trial_records(trials, pictures))
+    about |= {"by": JUDGEMENT_COLUMNS["by"]} if artificial else {}
+    file = write_parquet(output, "trials", "data", columns, about, _trial_records(trials, pictures, artificial > 0))
     counts = {
         "trials": len(trials),
         "images": len({name for trial in trials for name in trial.images}),
         "captions": len({text for trial in trials for text in trial.captions}),
     }
+    counts |= {BY_ARTIFICIAL: artificial} if artificial else {}
     categories = {trial.category for trial in trials if trial.category}
     return CardContents("trials", (file,), counts | ({"categories": len(categories)} if categories else {}), licences)
 
 
-def _trial_records(trials: Sequence[TrialRecord], pictures: ImageOpener) -> Iterator[Record]:
+def _trial_records(trials: Sequence[TrialRecord], pictures: ImageOpener, with_by: bool) -> Iterator[Record]:
     for trial in track(trials, "writing the trials"):
-        record: dict[str, Any] = {"id": trial.id, "category": trial.category}
+        record: dict[str, Any] = {"id": trial.id, "category": trial.category} | ({"by": trial.by} if with_by else {})
         record |= {f"image_{n}": _encode_picture(pictures, name) for n, name in enumerate(trial.images)}
         yield record | {f"caption_{n}": text for n, text in enumerate(trial.captions)}

@@ -25,6 +25,8 @@ from crossmatch.build.step_files import MANIFEST, read_manifest
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import TEMPORARY_SUFFIX, atomic_write
+from crossmatch.data.io.file_contents import read_json_object
+from crossmatch.data.judgements import rehearsal_note
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.input_checks import drop_unreadable_images
 from crossmatch.study.design.data_source import collection_of, retrieval_of
@@ -161,7 +163,10 @@ def _run_stage(stage: BuildStage, run: RecipeRun) -> StageStatus:
             stage.run_step(run)
         return StageStatus(stage.name, stage.about, DONE)
     missing = _run_study(stage, run)
-    return StageStatus(stage.name, stage.about, WAITING if missing else DONE, missing)
+    if missing:
+        return StageStatus(stage.name, stage.about, WAITING, missing)
+    export = json.loads((run.stage_folder(stage.name) / EXPORT_FILE).read_text(encoding="utf-8"))
+    return StageStatus(stage.name, stage.about, DONE, rehearsal_note("answers") if export.get("artificial") else "")
 
 
 def _is_settled(stage: BuildStage, run: RecipeRun) -> bool:
@@ -186,11 +191,10 @@ def _write_recipe_file(recipe: BuildRecipe, run: RecipeRun) -> None:
     path = run.folder / RECIPE_FILE
     if path.exists():
         as_json = json.loads(json.dumps(current))
-        try:
-            previous = json.loads(path.read_text(encoding="utf-8"))
-            changed = [key for key, value in as_json.items() if previous.get(key) != value]
-        except (ValueError, AttributeError):
-            raise CrossmatchError(f"{path} cannot be read. Choose another folder.") from None
+        previous = read_json_object(path)
+        if previous is None:
+            raise CrossmatchError(f"{path} cannot be read. Choose another folder.")
+        changed = [key for key, value in as_json.items() if previous.get(key) != value]
         rejected = next((key for key in changed if key in _fixed_keys(run.folder)), None)
         if rejected is not None:
             raise UsageError(

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.io.file_contents import read_json
+from crossmatch.data.io.file_contents import Types, UndecodableFileError, check_record, read_json
 from crossmatch.data.io.paths import data_folder
 from crossmatch.data.ratings import Preferences, Ratings
 
@@ -38,6 +38,9 @@ class PublishedStudy:
     source: str
 
 
+PAIR_TYPES: Mapping[str, Types] = {"image": (str, int), "captions": object, "references": object, "label": object}
+
+
 def load_flickr8k_expert(path: Path) -> Ratings:
     """Flickr8k-Expert: three experts rated each caption from 1 (unrelated) to 4 (describes the image without errors).
 
@@ -50,12 +53,12 @@ def load_flickr8k_expert(path: Path) -> Ratings:
     rows, references = [], {}
     for image, entry in _require_object(read_json(path), path).items():
         by_caption: dict[str, list[float]] = {}
-        try:
-            references[image] = list(entry["ground_truth"])
-            for judgement in entry["human_judgement"]:
-                by_caption.setdefault(judgement["caption"], []).append(float(judgement["rating"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable(path, f"image {image!r}", error) from error
+        where = f"{path}, image {image!r}"
+        _check_entry(entry, where, {"ground_truth": list, "human_judgement": list})
+        references[image] = entry["ground_truth"]
+        for n, judgement in enumerate(entry["human_judgement"]):
+            _check_entry(judgement, f"{where}, judgement {n}", {"caption": str, "rating": object})
+            by_caption.setdefault(judgement["caption"], []).append(_parse_rating(judgement["rating"], where))
         rows += [(image, caption, values) for caption, values in by_caption.items()]
     return Ratings.from_rows("flickr8k-expert", rows, references, scale=(1, 4), reference_rule="exclude")
 
@@ -71,7 +74,8 @@ def load_composite(path: Path, flickr8k: Path, karpathy: Path) -> Ratings:
     """
     references: dict[str, list[str]] = {}
     for image, entry in _require_object(read_json(flickr8k), flickr8k).items():
-        references[f"flickr8k/{image}"] = list(entry["ground_truth"])
+        _check_entry(entry, f"{flickr8k}, image {image!r}", {"ground_truth": list})
+        references[f"flickr8k/{image}"] = entry["ground_truth"]
     for row in _read_tsv(karpathy, ("image_id", "caption")):
         references.setdefault(f"coco/{row['image_id']}", []).append(row["caption"])
     rows, unreferenced = [], 0
@@ -98,12 +102,11 @@ def load_pascal_50s(path: Path) -> Preferences:
     """
     rows = []
     for group, pairs in sorted(_require_object(read_json(path), path).items()):
+        if not isinstance(pairs, list):
+            raise CrossmatchError(f"{path}, group {group!r} is {pairs!r:.40}, expected a list. Download the file again.")
         for n, pair in enumerate(pairs):
-            try:
-                texts = pair["captions"], pair["references"]
-                rows.append((f"{group}/{n}", pair["image"], *texts, pair["label"], group))
-            except (KeyError, TypeError) as error:
-                raise _unreadable(path, f"pair {group}/{n}", error) from error
+            _check_entry(pair, f"{path}, pair {group}/{n}", PAIR_TYPES)
+            rows.append((f"{group}/{n}", pair["image"], pair["captions"], pair["references"], pair["label"], group))
     if not rows:
         raise CrossmatchError(f"{path} has no pairs. Download it again.")
     ids, images, captions, references, preferred, groups = zip(*rows, strict=True)
@@ -184,5 +187,8 @@ def _require_object(content: object, path: Path) -> dict[str, Any]:
     return content
 
 
-def _unreadable(path: Path, where: str, error: Exception) -> CrossmatchError:
-    return CrossmatchError(f"{path}: cannot read {where} ({type(error).__name__}: {error}). Download the file again.")
+def _check_entry(entry: object, where: str, types: Mapping[str, Types]) -> None:
+    try:
+        check_record(entry, where, types)
+    except UndecodableFileError as error:
+        raise CrossmatchError(f"{error}. Download the file again.") from None

@@ -8,13 +8,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 
 JAR = "spice-1.0.jar"
 MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")  # in the folder lib/ next to the jar
@@ -74,18 +75,23 @@ def run_official_program(folder: Path, captions: Sequence[tuple[str, Sequence[st
                 f"{JAR} failed with code {process.returncode}: {_last_line(process.stderr)} (It needs Java 8 to 14.) {REMEDY}"
             )
         try:
-            return _parse_scores(json.loads(output_file.read_text("utf-8")), len(entries))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CrossmatchError(
-                f"The output of {JAR} for {len(entries):,} captions cannot be read ({type(error).__name__}: {error}). {REMEDY}"
-            ) from error
+            return _parse_scores(decode_json_file(output_file), len(entries))
+        except UndecodableFileError as error:
+            raise CrossmatchError(f"The output of {JAR} for {len(entries):,} captions cannot be read ({error}). {REMEDY}") from None
 
 
-def _parse_scores(output: Sequence[Mapping[str, Mapping[str, Mapping[str, float | None]]]], captions: int) -> dict[str, FloatArray]:
-    scores = {int(str(item["image_id"])): item["scores"] for item in output}
-    if sorted(scores) != list(range(captions)):
-        raise ValueError(f"scores of {len(scores)} captions")
-    rows = [scores[n] for n in range(captions)]
+def _parse_scores(output: object, captions: int) -> dict[str, FloatArray]:
+    if not isinstance(output, list):
+        raise UndecodableFileError(f"the file is {output!r:.40}, expected a list")
+    scores = {}
+    for n, item in enumerate(output):
+        check_record(item, f"item {n}", {"image_id": (int, str), "scores": dict})
+        for label in SCORE_NAMES.values():
+            check_record(item["scores"].get(label), f"score {label} of item {n}", {"f": (int, float, type(None))})
+        scores[str(item["image_id"])] = item["scores"]
+    if set(scores) != set(map(str, range(captions))):
+        raise UndecodableFileError(f"it has the scores of {len(scores)} captions")
+    rows = [scores[str(n)] for n in range(captions)]
     return {name: np.array([_number(row[label]["f"]) for row in rows], dtype=np.float64) for name, label in SCORE_NAMES.items()}
 
 

@@ -33,9 +33,12 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
 
     The bias is that of ECCV Caption, appendix E. With -m, the command also says which model to add.
     """
+    from crossmatch.benchmarks.formats.judgement_files import has_artificial_answers
     from crossmatch.build.pool_bias_report import write_bias_report
     from crossmatch.build.pool_bias_step import write_pool_bias
+    from crossmatch.build.rating_files import judgements_file
     from crossmatch.cli.cache import score_cache
+    from crossmatch.data.judgements import rehearsal_note
     from crossmatch.report.tables import format_table
 
     analysis, _ = write_pool_bias(
@@ -43,6 +46,8 @@ def bias_command(pool: Path, answers: Path, output: Path, metrics: tuple[str, ..
         samples=samples, seed=seed, cache=score_cache(cache, no_cache),
     )  # fmt: skip
     click.echo("\n\n".join(map(format_table, write_bias_report(output, analysis))))
+    if has_artificial_answers(judgements_file(answers)):
+        click.echo(rehearsal_note(f"answers of {answers}"), err=True)
     for direction, number in analysis.unjudged.items():
         if number:
             click.echo(f"{number:,} pairs of the pool in {direction} have no answer and count as irrelevant", err=True)

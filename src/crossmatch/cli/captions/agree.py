@@ -104,7 +104,9 @@ def agree_command(judgements: str, metrics: str, source: str | None, images: Pat
 def _load_judgements(name: str, title: str, source: str | None) -> Ratings | Preferences:
     """Published ratings by name, or a csv of the user's own."""
     from crossmatch.benchmarks.formats.caption_scoring_files import read_ratings
+    from crossmatch.benchmarks.formats.judgement_files import has_artificial_answers
     from crossmatch.captions.human.published_ratings import load_ratings
+    from crossmatch.data.judgements import ARTIFICIAL
     from crossmatch.data.ratings import Ratings
 
     path = Path(name)
@@ -116,7 +118,7 @@ def _load_judgements(name: str, title: str, source: str | None) -> Ratings | Pre
         raise UsageError(f"{name} contains ratings of captions. Name the references to score them with: --references FILE")
     rows, (references, _) = read_ratings(path), load_references(source)
     used = {image: references[image] for image in dict.fromkeys(image for image, _, _ in rows) if image in references}
-    return Ratings.from_rows(title, rows, used)
+    return Ratings.from_rows(f"{title} ({ARTIFICIAL})" if has_artificial_answers(path) else title, rows, used)
 
 
 def _measure(

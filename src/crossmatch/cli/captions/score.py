@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 @MODEL
 @click.option("--grounder", help=GROUNDER_HELP + " For tiger.")
 @click.option("--partial", is_flag=True, help="Score only images with references and a candidate in every file.")
-@click.option("--leave-one-out", is_flag=True, help="Where a candidate is one of its references, omit that reference.")
+@click.option("--leave-one-out", is_flag=True,
+              help="Where a candidate is one of its references, omit that reference, for all files.")  # fmt: skip
 @click.option("--by", help="Metric that sorts the worst and best captions.  [default: cider-d, or the last metric]")
 @click.option("--per-caption", type=FILE, help="Write the value of every caption to this csv.")
 @click.option("-o", "--output", type=FILE, help="Write a page with the worst and best captions (.html).")
@@ -61,6 +62,7 @@ def score_command(files: tuple[Path, ...], source: str, size: str | None, split:
     """
     from crossmatch.benchmarks.formats.caption_scoring_files import find_images, read_candidates
     from crossmatch.captions.caption_metric_table import parse_metric_names
+    from crossmatch.captions.corpus import leave_one_out as drop_own_references
     from crossmatch.captions.score_captions import compare_captions, score_captions
     from crossmatch.report.captions import scores_output
     from crossmatch.report.tables import format_table
@@ -83,6 +85,8 @@ def score_command(files: tuple[Path, ...], source: str, size: str | None, split:
         references = {image: texts for image, texts in references.items() if all(image in texts_by for texts_by in candidate_sets)}
         if not references:
             raise CrossmatchError(f"no image of {source} has a candidate in {', '.join(map(str, files))}. Check the ids.")
+    if leave_one_out:
+        references = drop_own_references(candidate_sets, references)
     image_ids = dict.fromkeys(image for texts_by in candidate_sets for image in texts_by if not partial or image in references)
     tools: dict[str, Any] = {
         "frequencies": _load_frequencies(frequencies, save_frequencies) if frequencies else None,
@@ -92,7 +96,7 @@ def score_command(files: tuple[Path, ...], source: str, size: str | None, split:
         "facts": (("own", "left-out"),) if leave_one_out else (),
     }
     scored = [
-        score_captions(name, _corpus(path, texts_by, references, partial, leave_one_out), metric_names, samples, seed, **tools)
+        score_captions(name, _corpus(path, texts_by, references, partial), metric_names, samples, seed, **tools)
         for name, path, texts_by in zip(display_names(files), files, candidate_sets, strict=True)
     ]
     table = scores_output.scores_table(scored)
@@ -133,19 +137,15 @@ def _load_frequencies(source: str, save_to: Path | None) -> DocumentFrequencies:
     return frequencies
 
 
-def _corpus(
-    path: Path, candidates: Mapping[str, str], references: Mapping[str, list[str]], partial: bool, leave_one_out: bool
-) -> CaptionCorpus:
+def _corpus(path: Path, candidates: Mapping[str, str], references: Mapping[str, list[str]], partial: bool) -> CaptionCorpus:
     from crossmatch.captions.corpus import CaptionCorpus
-    from crossmatch.captions.corpus import leave_one_out as drop_own_references
 
-    used = {image: texts for image, texts in references.items() if image in candidates} if partial else dict(references)
-    candidates = {image: text for image, text in candidates.items() if image in used} if partial else candidates
+    candidates = {image: text for image, text in candidates.items() if image in references} if partial else candidates
     try:
-        return CaptionCorpus.from_texts(candidates, drop_own_references(candidates, used) if leave_one_out else used)
+        return CaptionCorpus.from_texts(candidates, references)
     except CrossmatchError as error:
         has_some = not partial and any(image in candidates for image in references)
-        hint = " To score only images with a candidate, add --partial." if has_some and len(used) > len(candidates) else ""
+        hint = " To score only images with a candidate, add --partial." if has_some and len(references) > len(candidates) else ""
         raise CrossmatchError(f"{path}: {error}{hint}") from None
 
 

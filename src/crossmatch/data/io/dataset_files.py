@@ -6,6 +6,7 @@ Files are in the data folder (`io.paths.data_folder`) in their official layouts.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.io.file_contents import file_sha256
+from crossmatch.data.io.file_contents import UndecodableFileError, file_sha256
 from crossmatch.data.io.paths import data_folder
 
 Use = Literal["required", "optional", "source"]
@@ -250,5 +251,5 @@ def _check_count(check: CountCheck, wrong: set[str], data_sets: Sequence[DataSet
         return CountState(check, None)
     try:
         return CountState(check, check.count(*paths))
-    except (ValueError, KeyError, TypeError) as error:  # a file without a known hash may contain anything
-        return CountState(check, None, f"{', '.join(check.files)} cannot be read ({type(error).__name__}: {error})")
+    except (UndecodableFileError, ValueError, csv.Error) as error:  # a file without a known hash may contain anything
+        return CountState(check, None, f"{', '.join(check.files)} cannot be read ({error})")

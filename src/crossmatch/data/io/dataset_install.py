@@ -162,9 +162,12 @@ def _unzip_file(file: DataFile, job: InstallJob) -> Path | None:
     if not was_present and path == job.root / archive.path:
         job.cleanup.callback(path.unlink, missing_ok=True)
     try:
-        with zipfile.ZipFile(path) as opened, opened.open(file.zip_member) as content:
-            target = _write_checked(file, content, job)
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
+        with zipfile.ZipFile(path) as opened:
+            if file.zip_member not in opened.namelist():
+                raise zipfile.BadZipFile(f"it has {len(opened.namelist())} other members")
+            with opened.open(file.zip_member) as content:
+                target = _write_checked(file, content, job)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise CrossmatchError(f"{path} has no readable {file.zip_member} ({error})") from error
     if file.use == "source":
         job.cleanup.callback(target.unlink, missing_ok=True)

@@ -12,17 +12,10 @@ from scipy.sparse import csr_array
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.metrics.agreement.answer_arrays import Answers, Values
-from crossmatch.metrics.agreement.coefficient import (
-    BY_CHANCE,
-    ROUNDING,
-    Agreement,
-    format_all,
-    format_count,
-    interval_without_variance,
-)
+from crossmatch.metrics.agreement.coefficient import BY_CHANCE, Agreement, format_all, format_count
 from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
 
-Z = float(special.ndtri((1 + CONFIDENCE_LEVEL) / 2))
+SMOOTHING = 2.0  # items that the interval adds to those of all pairs
 
 
 @dataclass(frozen=True)
@@ -56,17 +49,16 @@ def cohen_kappa(answers: Answers, first: int, second: int) -> Agreement:
 
     P_o is the share of items with equal answers, P_e its expected value if both answered at random with their own frequencies.
 
-    The interval is κ ± 1.96 standard errors (fleiss1969large), clipped to [-1, 1]. If the standard error is zero (all answers
-    agree, none agree, or one person always gave the same answer), the interval is Wilson's interval of the share of unequal
-    answers, divided by 1 - P_e. With a single item it is [-1, 1]. The interval needs many items: with 30 items and a value that is
-    one answer in ten, it contains the true kappa in about 75 % of the cases.
+    The interval is that of `pairwise_cohen_kappa` for a single pair. The standard error of fleiss1969large alone is too small for few
+    items and rare values: with 30 items and a value that is one answer in ten, its intervals contain the true kappa in about 75 % of
+    the cases.
 
     Source: cohen1960coefficient.
 
     >>> answers = Answers.from_table([[1, 1]] * 20 + [[1, 2]] * 5 + [[2, 1]] * 10 + [[2, 2]] * 15)
     >>> kappa = cohen_kappa(answers, 0, 1)
     >>> round(kappa.value, 3), round(kappa.low, 3), round(kappa.high, 3), kappa.items, kappa.observed
-    (0.4, 0.151, 0.649, 50, 0.7)
+    (0.4, 0.129, 0.64, 50, 0.7)
     >>> cohen_kappa(Answers.from_table([[1, 1], [1, 1]]), 0, 1).reason[:61]
     'both people gave all 2 items the value 1, so the agreement ex'
     """
@@ -79,11 +71,18 @@ def cohen_kappa(answers: Answers, first: int, second: int) -> Agreement:
 def pairwise_cohen_kappa(answers: Answers, min_shared: int = 10) -> PairwiseKappas:
     """Cohen's kappa of every two people with at least `min_shared` shared items, and the mean of the defined ones.
 
-        κ̄ = 1/P Σ_p κ_p,    v = Σ_i ( 1/P Σ_p d_pi / n_p )²
+        κ̄ = 1/P Σ_p κ_p,    κ̃ ± t(f) √v,    v = Σ_i u_i² + s²,    u_i = 1/P Σ_p d_pi,    f = v² / Σ_i u_i⁴
 
-    All pairs have the same weight, as in miranda2024bivlc, tab. 7. The interval is κ̄ ± 1.96 √v, where d_pi is the derivative of
-    κ_p with respect to the weight of item i among the n_p items of pair p. Pairs that share items are therefore not treated as
-    independent. The interval says how the mean of these people varies with the items; it says nothing about other people.
+    All pairs have the same weight, as in miranda2024bivlc, tab. 7. For the interval, two items are added to the items of all pairs
+    (as in agresti1998approximate for shares). A pair gets its share of them, 2 if it answered all items, spread evenly over the
+    cells of its table. κ̃ is the mean kappa of these tables, and d_pi the derivative of pair p's kappa with respect to item i. Pairs
+    that share items are therefore not treated as independent. s is the same for the added items, which are treated as shared by all
+    pairs. The fewer items have influence, such as those with a rare value, the fewer are the degrees of freedom f, from 1 to the
+    number of items minus 1. The interval is clipped to [-1, 1] and contains κ̄; with a single item it is [-1, 1].
+
+    It says how the mean of these people varies with the items; it says nothing about other people. With 10 to 150 items, 2 to 5
+    values and rare values of 5 %, it contains the true mean in at least 92 % of the simulations where it is defined
+    (`tests/unit/metrics/agreement/test_kappa_coverage.py`).
 
     >>> answers = Answers.from_table([[1, 1, 2], [2, 2, 1], [1, 1, 1], [2, 2, 2], [2, 1, 1]])
     >>> kappas = pairwise_cohen_kappa(answers, min_shared=5)
@@ -164,20 +163,22 @@ class _SharedItems:
 
     @property
     def observed_disagreement(self) -> float:
-        return float(1 - np.trace(self.table) / self.table.sum())
+        return _disagreements(self.table)[0]
 
-    @property
-    def expected_disagreement(self) -> float:
-        return float(1 - (self.table.sum(axis=0) @ self.table.sum(axis=1)) / self.table.sum() ** 2)
+    def influence(self, items: int) -> tuple[float, FloatArray, float]:
+        """Kappa of the smoothed table, its derivative by the weight of each item, and the standard error of the added items.
 
-    def influence(self) -> FloatArray:
-        """Derivative of kappa by the weight of each item, divided by the number of items."""
-        n, observed, expected = self.table.sum(), self.observed_disagreement, self.expected_disagreement
-        rows, columns = self.table.sum(axis=1) / n, self.table.sum(axis=0) / n
+        `items` is the number of items of all pairs.
+        """
+        added = SMOOTHING * len(self.items) / items / self.table.size
+        table = self.table + added
+        n = table.sum()
+        observed, expected = _disagreements(table)
+        rows, columns = table.sum(axis=1) / n, table.sum(axis=0) / n
         observed_change = np.eye(len(rows)) - (1 - observed)
         expected_change = columns[:, None] + rows[None, :] - 2 * (1 - expected)
-        cells = (observed_change * expected - expected_change * observed) / expected**2
-        return np.asarray(cells.ravel()[self.cell] / n, dtype=np.float64)
+        cells = (observed_change * expected - expected_change * observed) / expected**2 / n
+        return 1 - observed / expected, cells.ravel()[self.cell], float(np.sqrt(added * np.square(cells).sum()))
 
     def agreement(self) -> Agreement:
         n = len(self.items)
@@ -187,21 +188,15 @@ class _SharedItems:
         if len(self.values) < 2:
             reason = f"both people gave {format_all(n, 'item')} the value {self.values[0]:g}, {BY_CHANCE}"
             return Agreement.undefined(reason, n, 2, 1.0, self.unshared)
-        observed = self.observed_disagreement
-        value = 1 - observed / self.expected_disagreement
-        below, above = self.margins().tolist()
-        return Agreement(value, max(-1.0, value - below), min(1.0, value + above), n, 2, 1 - observed, self.unshared)
+        observed, expected = _disagreements(self.table)
+        value = 1 - observed / expected
+        return Agreement(value, *_interval([self], value), n, 2, 1 - observed, self.unshared)
 
-    def margins(self) -> FloatArray:
-        """Distances from kappa to the lower and the upper end of its interval, as `cohen_kappa` describes them."""
-        observed, expected, error = self.observed_disagreement, self.expected_disagreement, _standard_error(self.influence())
-        kappa = 1 - observed / expected
-        if len(self.items) < 2:
-            return np.array([kappa + 1, 1 - kappa])
-        if error > ROUNDING:
-            return np.minimum(Z * error, [kappa + 1, 1 - kappa])
-        low, high = interval_without_variance(observed, expected, len(self.items))
-        return np.array([kappa - low, high - kappa])
+
+def _disagreements(table: FloatArray) -> tuple[float, float]:
+    """Observed and expected disagreement of a table."""
+    n = table.sum()
+    return float(1 - np.trace(table) / n), float(1 - (table.sum(axis=0) @ table.sum(axis=1)) / n**2)
 
 
 def _mean_agreement(shared: Sequence[_SharedItems], pairs: Sequence[PairKappa]) -> Agreement:
@@ -209,20 +204,25 @@ def _mean_agreement(shared: Sequence[_SharedItems], pairs: Sequence[PairKappa]) 
     defined = [pair for pair in shared if len(pair.values) > 1]
     value = mean_kappa(pair.kappa.value for pair in pairs)
     counted = defined or shared
-    items, item = np.unique(np.concatenate([pair.items for pair in counted]), return_inverse=True)
+    items = np.unique(np.concatenate([pair.items for pair in counted]))
     people = len({person for pair in counted for person in (pair.first, pair.second)})
     observed = float(np.mean([1 - pair.observed_disagreement for pair in counted]))
     if value is None:
         reason = f"the kappa of {format_all(len(shared), 'pair')} is undefined. First pair: {pairs[0].kappa.reason}"
         return Agreement.undefined(reason, len(items), people, observed)
-    influences = [pair.influence() for pair in defined]
-    margin = Z * _standard_error(np.bincount(item, weights=np.concatenate(influences)) / len(defined))
-    # Pairs without a standard error have Wilson margins; these may be dependent, so they add up.
-    degenerate = [pair for pair, influence in zip(defined, influences, strict=True) if _standard_error(influence) <= ROUNDING]
-    extra = sum((pair.margins() for pair in degenerate), np.zeros(2)) / len(defined)
-    low, high = value - np.hypot(margin, extra[0]), value + np.hypot(margin, extra[1])
-    return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), len(items), people, observed)
+    return Agreement(value, *_interval(defined, value), len(items), people, observed)
 
 
-def _standard_error(influence: FloatArray) -> float:
-    return float(np.sqrt(np.square(influence).sum()))
+def _interval(pairs: Sequence[_SharedItems], value: float) -> tuple[float, float]:
+    """The interval that `pairwise_cohen_kappa` describes; it contains the mean kappa of these pairs, `value`."""
+    items, item = np.unique(np.concatenate([pair.items for pair in pairs]), return_inverse=True)
+    if len(items) < 2:
+        return -1.0, 1.0
+    kappas, influences, added_errors = zip(*(pair.influence(len(items)) for pair in pairs), strict=True)
+    squares = np.square(np.bincount(item, weights=np.concatenate(influences)) / len(pairs))
+    variance = float(squares.sum()) + float(np.mean(added_errors)) ** 2
+    fourth_powers = float(np.square(squares).sum())
+    most = len(items) - 1.0
+    freedom = min(most, max(1.0, variance**2 / fourth_powers)) if fourth_powers else most
+    center, margin = float(np.mean(kappas)), float(special.stdtrit(freedom, (1 + CONFIDENCE_LEVEL) / 2)) * variance**0.5
+    return max(-1.0, min(center - margin, value)), min(1.0, max(center + margin, value))

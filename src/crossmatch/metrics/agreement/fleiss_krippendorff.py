@@ -72,8 +72,8 @@ def krippendorff_alpha(answers: Answers, level: str = "nominal", *, samples: int
 
     The interval is a percentile bootstrap over items, with percentiles at Φ(∓ √(n/(n-1)) t(n - 1)), which widens it for few items
     (hesterberg2015what). A replicate in which all answers are equal has no alpha; it counts as -1 at the lower end and as 1 at the
-    upper end. If all replicates are equal, as with perfect agreement, the interval is Wilson's, as in `cohen_kappa`. It does not
-    depend on the order of items and annotators.
+    upper end. If all replicates are equal, as with perfect agreement, the interval is 1 minus Wilson's interval of D_o as a share of
+    its maximum, divided by D_e. It does not depend on the order of items and annotators.
 
     Limits: the interval is too narrow for rare values. If disputed items get more answers, both D_o and D_e give them more weight.
 

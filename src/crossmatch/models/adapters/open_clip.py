@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json_file
 from crossmatch.data.io.user_code_errors import describe_error
 from crossmatch.models.adapters.clip_activation import (
     GELU,
@@ -243,13 +244,12 @@ def _locate_described(name: ClipName) -> ClipFiles:
         missing = " and ".join(label for label, file in ((CONFIG, config_path), ("its weights", path)) if file is None)
         raise CrossmatchError(f"open_clip:{name.source}: {missing} cannot be found on this machine. {remedy}.")
     try:
-        description = json.loads(config_path.read_bytes())
-        config = description["model_cfg"]
-        preprocessing = description.get("preprocess_cfg") or {}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        description = check_record(decode_json_file(config_path), "the file", {"model_cfg": object})
+    except UndecodableFileError:
         raise CrossmatchError(
             f"{config_path} does not describe a model of open_clip: it has no model_cfg. Download it again."
         ) from None
+    config, preprocessing = description["model_cfg"], description.get("preprocess_cfg") or {}
     _check_description(config_path, config, preprocessing)
     default = QUICKGELU if config.get("quick_gelu") else GELU
     checkpoint = read_checkpoint(path)

@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from crossmatch.data.io.file_contents import UndecodableFileError, check_record, decode_json
+
 FORMAT = 2  # increase when blocks are written differently, or when images are decoded differently
 MAX_HEADER = 2000  # bytes
 DTYPES = ("<f2", "<f4", "<f8", "|u1", "<i8")
@@ -61,18 +63,22 @@ def read_block(file: BinaryIO, key: str, name: str, only: Iterable[str] | None =
     return arrays
 
 
+def _check_spec(spec: object) -> tuple[np.dtype[Any], tuple[int, ...], str]:
+    record = check_record(spec, "an array", {"dtype": str, "shape": list, "sha256": str})
+    if record["dtype"] not in DTYPES or not all(type(size) is int and size >= 0 for size in record["shape"]):
+        raise UndecodableFileError(f"an array is of {record['dtype']} and shape {record['shape']}")
+    return np.dtype(record["dtype"]), tuple(record["shape"]), record["sha256"]
+
+
 def read_header(file: BinaryIO, key: str, name: str) -> dict[str, tuple[np.dtype[Any], tuple[int, ...], str]] | None:
     """Read dtype, shape and checksum of each array; None if the header is damaged or the file has the wrong size."""
     line = file.readline(MAX_HEADER)
     try:
-        header = json.loads(line)
-        specs = {
-            str(label): (np.dtype(DTYPES[DTYPES.index(spec["dtype"])]), tuple(map(int, spec["shape"])), str(spec["sha256"]))
-            for label, spec in header["arrays"].items()
-        }
-        is_expected = (header["format"], header["key"], header["block"]) == (FORMAT, key, name) and line == _dump(header)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        header = check_record(decode_json(line), "the header", {"format": int, "key": str, "block": str, "arrays": dict})
+        specs = {label: _check_spec(spec) for label, spec in header["arrays"].items()}
+    except UndecodableFileError:
         return None
+    is_expected = (header["format"], header["key"], header["block"]) == (FORMAT, key, name) and line == _dump(header)
     size = len(line) + sum(math.prod(shape) * dtype.itemsize for dtype, shape, _ in specs.values())
     if not is_expected or file.seek(0, 2) != size:
         return None

@@ -67,6 +67,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"the weights alone: python -c \"import torch; torch.save(torch.load('{path.name}', weights_only=False)['state_dict'], "
             "'weights.pt')\""
         ) from None
+    # Only torch, safetensors and the unpickler run above, and damaged bytes can fail anywhere in them.
     except (RuntimeError, EOFError, OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise _damaged_error(path, error) from None
     state_dict = next((content[key] for key in STATE_DICT_KEYS if isinstance(content.get(key), Mapping)), content)

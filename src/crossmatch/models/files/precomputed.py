@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.file_contents import UndecodableFileError, decode_json_file, decode_npz
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix, Scores
@@ -91,6 +91,7 @@ class OutcomesByRow:
 
 def read_scores_file(path: Path) -> Scores | TrialAnswers | OutcomesByRow:
     """Read any of the formats; the README describes their layouts."""
+    path = Path(path)
     if not path.is_file():
         raise UsageError("there is no such file. Check the path.")
     if path.stat().st_size == 0:
@@ -100,20 +101,15 @@ def read_scores_file(path: Path) -> Scores | TrialAnswers | OutcomesByRow:
         raise CrossmatchError(f"files that end in {path.suffix!r} are not supported. Use one of {', '.join(READERS)}.")
     try:
         return reader(path)
-    except CrossmatchError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere inside of zip, csv or json
-        if isinstance(error, ValueError) and "allow_pickle" in str(error):
-            raise CrossmatchError("an array in the file contains Python objects. Store plain numbers and strings.") from None
-        raise CrossmatchError(
-            f"the file cannot be read as {path.suffix} ({error or type(error).__name__}). Write it again."
-        ) from None
+    except (UndecodableFileError, UnicodeDecodeError, csv.Error, OSError) as error:
+        fix = "Store plain numbers and strings" if "Python objects" in str(error) else "Write it again"
+        raise CrossmatchError(f"the file cannot be read as {path.suffix} ({error}). {fix}.") from None
 
 
 def read_npz(path: Path) -> Embeddings | Matrix:
     """Read embeddings or a score matrix."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    with path.open("rb") as file:
+        arrays = decode_npz(file)
     if set(EMBEDDINGS) | set(MATRIX) <= arrays.keys():
         raise CrossmatchError("the file has both embeddings and scores. Keep only those that are to be evaluated.")
     if set(EMBEDDINGS[:2]) <= arrays.keys() or set(EMBEDDINGS[2:]) <= arrays.keys():
@@ -200,7 +196,7 @@ def _read_outcomes(names: list[str], rows: list[list[str]], columns: tuple[str, 
 
 def read_bison(path: Path) -> TrialChoices:
     """Read BISON's official predictions: a list of `{"bison_id": …, "predicted_image_id": …}`."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    rows = decode_json_file(path)
     if (
         not isinstance(rows, list)
         or not rows

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 WHOLE = 64 << 20  # bytes up to which all of a file is hashed; larger files are hashed at some positions
 PROBES, PROBE = 256, 1 << 14  # how many positions, spread evenly, and how many bytes
 MAX_LISTED_IDS = 3  # missing ids in an error message
-# Errors of the readers of npy, npz, h5 and tsv for a damaged or foreign file.
-DAMAGED = (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, AttributeError, RuntimeError, BadZipFile, zlib.error,
-           struct.error)  # fmt: skip
+# Errors of the readers of npy, npz, h5 and tsv for a damaged or foreign file. KeyError, TypeError, AttributeError and IndexError are
+# not here: they are bugs.
+DAMAGED = (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error, struct.error)
 
 Item = tuple[NDArray[Any], NDArray[Any] | None]  # features (K, F), and boxes (K, 4) where there are any
 

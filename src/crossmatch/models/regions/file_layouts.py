@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import json
 import mmap
 import pickle
 import struct
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError
-from crossmatch.data.io.file_contents import read_lines
+from crossmatch.data.io.file_contents import UndecodableFileError, decode_json_file, decode_npz, read_lines
 from crossmatch.models.regions.feature_files import DAMAGED, WHOLE, Item, first_line, to_fractions
 
 FEATURES = ("features", "feat", "feats", "image_features", "x", "arr_0")
@@ -159,6 +158,8 @@ def _open_npz(path: Path) -> RegionContent:
         if isinstance(error, CrossmatchError):
             raise
         raise CrossmatchError(f"{path} cannot be read as npz ({error}). It is truncated or damaged: copy it again.") from None
+    if not feature_array.ndim:
+        raise CrossmatchError(f"{path} cannot be read as npz (the features are a single number). Extract or copy it again.")
     _require_rows(path, len(id_list), {"features": feature_array, **optional})
     sizes = np.stack([optional["width"], optional["height"]], axis=1) if {"width", "height"} <= optional.keys() else None
     return _open_array(
@@ -197,19 +198,15 @@ def _open_npz_folder(path: Path) -> RegionContent:
 
     def read(n: int) -> Item:
         try:
-            with files[n].open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                name = _first(FEATURES, archive.files)
-                if name is None:
-                    raise CrossmatchError(
-                        f"{files[n]}: expected an array {FEATURES[1]!r}, got {', '.join(archive.files)}. Rename it."
-                    )
-                optional = {role: archive[array_name] for role, array_name in _find_optional_arrays(archive.files).items()}
-                features = archive[name].reshape(-1, archive[name].shape[-1])  # the cells of a grid are regions
-            return features, _read_boxes(optional)
-        except CrossmatchError:
-            raise
-        except DAMAGED as error:
-            raise CrossmatchError(f"{files[n]} is truncated or damaged ({first_line(error)}). Extract or copy it again.") from None
+            with files[n].open("rb") as file:
+                arrays = decode_npz(file)
+        except (UndecodableFileError, OSError) as error:
+            raise CrossmatchError(f"{files[n]} is truncated or damaged ({error}). Extract or copy it again.") from None
+        name = _first(FEATURES, arrays)
+        if name is None or not arrays[name].ndim:
+            raise CrossmatchError(f"{files[n]}: expected an array {FEATURES[1]!r}, got {', '.join(arrays)}. Rename it.")
+        optional = {role: arrays[array_name] for role, array_name in _find_optional_arrays(list(arrays)).items()}
+        return arrays[name].reshape(-1, arrays[name].shape[-1]), _read_boxes(optional)  # the cells of a grid are regions
 
     return RegionContent([file.stem for file in files], read(0)[0].shape[1], read, tuple(files))
 
@@ -310,11 +307,16 @@ def _open_h5(path: Path) -> RegionContent:
 
 def _open_h5_items(path: Path, ids: Sequence[str], get_datasets: Callable[[str], Mapping[str, Any]]) -> RegionContent:
     def read(n: int) -> Item:
-        datasets = {key: values for key, values in get_datasets(ids[n]).items() if values is not None}
+        try:
+            datasets = {key: values for key, values in get_datasets(ids[n]).items() if values is not None}
+        except KeyError as error:  # h5py raises it for damaged objects
+            raise ValueError(str(error)) from None
         name = _first(FEATURES, datasets)
         if name is None:
             raise ValueError(f"expected features, got {', '.join(datasets) or 'nothing'}")
         features = np.asarray(datasets[name])
+        if not features.ndim:
+            raise ValueError(f"expected an array of features, got {features.dtype}")
         optional = {role: np.asarray(datasets[key]) for role, key in _find_optional_arrays(datasets).items()}
         return features.reshape(-1, features.shape[-1]), _read_boxes(optional)
 
@@ -366,16 +368,25 @@ def _read_h5_ids(path: Path, file: Any) -> tuple[list[str], tuple[Path, ...]]:
             "image_ids to the file."
         )
     try:
-        raw = map_path.read_bytes()
-        row_of_id = json.loads(raw) if map_path.suffix == ".json" else _SafeUnpickler(io.BytesIO(raw)).load()
-        rows = sorted((int(row), str(name)) for name, row in row_of_id.items())
-    except (ValueError, AttributeError, TypeError, EOFError, pickle.UnpicklingError) as error:
+        row_of_id = decode_json_file(map_path) if map_path.suffix == ".json" else _unpickle(map_path)
+        if not isinstance(row_of_id, dict) or not all(isinstance(row, int) for row in row_of_id.values()):
+            raise UndecodableFileError(f"it is {row_of_id!r:.40}")
+    except UndecodableFileError as error:
         raise CrossmatchError(
             f"{map_path} does not contain {{image id: row}} ({error}). Download it again, or write it as json."
         ) from None
+    rows = sorted((row, str(name)) for name, row in row_of_id.items())
     if [row for row, _ in rows] != list(range(len(rows))):
         raise CrossmatchError(f"{map_path}: expected the rows 0 to {len(rows) - 1:,}, each once. Download it again.")
     return [name for _, name in rows], (map_path,)
+
+
+def _unpickle(path: Path) -> object:
+    raw = path.read_bytes()
+    try:
+        return _SafeUnpickler(io.BytesIO(raw)).load()
+    except Exception as error:  # only the unpickler runs here, and damaged bytes can fail anywhere in it
+        raise UndecodableFileError(str(error) or type(error).__name__) from None
 
 
 class _SafeUnpickler(pickle.Unpickler):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, and_, select
 
+from crossmatch.data.judgements import ARTIFICIAL, PEOPLE
 from crossmatch.study.database.schema import claim, event, item, person
 from crossmatch.study.design.result_requirements import ids_of
 
@@ -85,6 +86,11 @@ def is_artificial(name: str) -> bool:
     (True, True, False)
     """
     return ARTIFICIAL_NAME.fullmatch(name) is not None
+
+
+def answered_by(answers: Iterable[Answer]) -> str:
+    """Who gave these answers, as the column `by` of exports says it: people, or artificial annotators."""
+    return ARTIFICIAL if any(answer.is_artificial for answer in answers) else PEOPLE
 
 
 def load_items(connection: Connection, study_id: int) -> dict[int, StudyItem]:

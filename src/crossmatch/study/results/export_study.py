@@ -19,13 +19,14 @@ from crossmatch import __version__
 from crossmatch.benchmarks.formats.collection_writer import write_collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.judgements import ARTIFICIAL, LINKS, rehearsal_note
 from crossmatch.metrics.bradley_terry import bradley_terry, bradley_terry_interval
 from crossmatch.study.database.events import check_chain
 from crossmatch.study.design.declaration import Combine
 from crossmatch.study.design.places import parse_place
 from crossmatch.study.design.result_requirements import require_result
 from crossmatch.study.results import answer_tables, folder_replacement, judgements_and_trials
-from crossmatch.study.results.answers import Answer, StudyAnswers, load_items, read_answers
+from crossmatch.study.results.answers import Answer, StudyAnswers, answered_by, load_items, read_answers
 from crossmatch.study.results.csv_and_jsonl import format_csv, format_jsonl
 from crossmatch.study.results.item_decisions import Decision, decide_items
 from crossmatch.study.results.progress import SlotCounts, count_slots
@@ -80,6 +81,16 @@ class ExportJob:
     @property
     def people(self) -> int:
         return len({answer.person for answer in self.answers})
+
+    @property
+    def by(self) -> str:
+        """Who answered: people, or artificial annotators."""
+        return answered_by(self.answers)
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The key `by` of a row of trials or choices, if artificial annotators answered."""
+        return {"by": self.by} if self.by == ARTIFICIAL else {}
 
     def copy_images(self, names: judgements_and_trials.ImageNames) -> None:
         """Copy the named images from the campaign to `images/`."""
@@ -176,10 +187,13 @@ def _read_state(campaign: Campaign, study: Study, pending: bool) -> StudyState:
 
 
 def _answer_messages(job: ExportJob, state: StudyState) -> tuple[str, ...]:
-    artificial = " artificial" * all(answer.is_artificial for answer in job.answers)
     items = len({answer.item.id for answer in job.answers})
-    message = f"{len(job.answers):,} answers of {job.people:,}{artificial} people to {items:,} items"
-    return (message, state.answers.left_out_message) if state.answers.left_out else (message,)
+    messages = [f"{len(job.answers):,} answers of {job.people:,} {job.by} to {items:,} items"]
+    if job.by == ARTIFICIAL:
+        messages.append(rehearsal_note("all results of this export"))
+    if state.answers.left_out:
+        messages.append(state.answers.left_out_message)
+    return tuple(messages)
 
 
 def _progress_messages(state: StudyState, pending: bool) -> tuple[str, ...]:
@@ -204,7 +218,7 @@ def _provenance(job: ExportJob, state: StudyState) -> dict[str, Any]:
         "hash": state.last_hash,
         "answers": len(job.answers),
         "people": job.people,
-        "artificial": all(answer.is_artificial for answer in job.answers),
+        "artificial": job.by == ARTIFICIAL,
         "artificial_left_out": state.answers.left_out,
         "items": len(job.decisions),
         "combine": design.result.combine,
@@ -252,7 +266,8 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
     """Graded pairs.
 
     Unjudged pairs count as irrelevant. So the collection's links are written with the best grade where people gave none, or a
-    model would be wrong to retrieve the caption that was written for an image. The column `by` tells the two apart.
+    model would be wrong to retrieve the caption that was written for an image. The column `by` tells them apart: people, links, or
+    artificial annotators.
     """
     design = job.study.design
     pairs = judgements_and_trials.graded_pairs(job.decisions)
@@ -266,7 +281,7 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
             _format_number(pair.deviation),
             pair.answer_count,
             job.study.name,
-            "people",
+            job.by,
         )
         for pair in pairs
     ]
@@ -282,7 +297,7 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
         if kind == "image-caption" and job.links:
             links = judgements_and_trials.unjudged_links(job.collection, pairs)
             best = _format_number(judgements_and_trials.best_grade(design))
-            rows += [(*link, best, "", 0, job.study.name, "links") for link in links]
+            rows += [(*link, best, "", 0, job.study.name, LINKS) for link in links]
             messages.append(f"{len(links):,} links of the collection count as positives, because people gave no grade (--no-links)")
     return ResultFiles(
         {name: format_csv((*id_columns, "grade", "deviation", "answers", "source", "by"), rows)}, tuple(messages), commands
@@ -295,7 +310,7 @@ def _export_trials(job: ExportJob) -> ResultFiles:
     solved = judgements_and_trials.find_solved_trials(job.study.design, job.answers)
     if solved:
         return _export_solved_trials(job, solved, names)
-    rows = judgements_and_trials.accepted_trial_rows(job.study.design, job.decisions, names)
+    rows = [row | job.mark for row in judgements_and_trials.accepted_trial_rows(job.study.design, job.decisions, names)]
     job.copy_images(names)
     undecided = sum(decision.value is None for decision in job.decisions)
     rejected = len(job.decisions) - len(rows) - undecided
@@ -312,16 +327,16 @@ def _export_trials(job: ExportJob) -> ResultFiles:
 def _export_solved_trials(
     job: ExportJob, solved: list[judgements_and_trials.SolvedTrial], names: judgements_and_trials.ImageNames
 ) -> ResultFiles:
-    rows = judgements_and_trials.solved_trial_rows(job.answers, solved, names)
+    rows = [row | job.mark for row in judgements_and_trials.solved_trial_rows(job.answers, solved, names)]
     job.copy_images(names)
     ids = judgements_and_trials.solved_trial_ids(solved)
     i2t, t2i = (sum(all(trial.wins[k : k + 2]) for trial in solved) / len(solved) for k in (0, 2))
     group = sum(all(trial.wins) for trial in solved) / len(solved)
     message = f"{len(solved):,} trials solved: I2T {100 * i2t:.1f}, T2I {100 * t2i:.1f}, Group {100 * group:.1f} %"
     people, trials = job.target / "people.csv", job.target / "trials.jsonl"
-    wins = [(name, *trial.wins) for name, trial in zip(ids, solved, strict=True)]
-    files = {people.name: format_csv(("trial_id", *WIN_COLUMNS), wins), trials.name: format_jsonl(rows)}
-    command = f"crossmatch run -m {quote(f'precomputed:{people}')} --name people -t {quote(f'trials:{trials}')}"
+    wins = [(name, *trial.wins, job.by) for name, trial in zip(ids, solved, strict=True)]
+    files = {people.name: format_csv(("trial_id", *WIN_COLUMNS, "by"), wins), trials.name: format_jsonl(rows)}
+    command = f"crossmatch run -m {quote(f'precomputed:{people}')} --name {quote(job.by)} -t {quote(f'trials:{trials}')}"
     return ResultFiles(files, (message,), (command,))
 
 
@@ -329,11 +344,12 @@ def _export_ratings(job: ExportJob) -> ResultFiles:
     """Every single rating, in the columns that `captions agree` reads."""
     ratings = judgements_and_trials.caption_ratings(job.study.design, job.answers)
     rows = [
-        (rating.image_id, rating.caption_id, rating.caption, _format_number(rating.rating), rating.person) for rating in ratings
+        (rating.image_id, rating.caption_id, rating.caption, _format_number(rating.rating), rating.person, job.by)
+        for rating in ratings
     ]
     file = quote(str(job.target / "ratings.csv"))
     command = f"crossmatch captions agree --judgements {file} --references REFERENCES --metrics cider-d,spice"
-    table = format_csv(("image_id", "caption_id", "caption", "rating", "person"), rows)
+    table = format_csv(("image_id", "caption_id", "caption", "rating", "person", "by"), rows)
     return ResultFiles({"ratings.csv": table}, (f"{len(rows):,} ratings",), (command,))
 
 
@@ -341,11 +357,11 @@ def _export_preferences(job: ExportJob) -> ResultFiles:
     """Comparisons of systems, and the strength of each by the Bradley-Terry model with an interval."""
     question = job.study.design.main_question.name
     comparisons = [
-        (*answer.item.details["systems"], answer.values[question], answer.person, answer.item.key)
+        (*answer.item.details["systems"], answer.values[question], answer.person, answer.item.key, job.by)
         for answer in job.answers
         if answer.item.gold is None
     ]
-    files = {"preferences.csv": format_csv(("first", "second", "preferred", "person", "item"), comparisons)}
+    files = {"preferences.csv": format_csv(("first", "second", "preferred", "person", "item", "by"), comparisons)}
     counts = judgements_and_trials.as_comparisons(job.study, job.answers)
     try:
         strengths = bradley_terry(counts)
@@ -353,16 +369,16 @@ def _export_preferences(job: ExportJob) -> ResultFiles:
     except CrossmatchError as error:
         return ResultFiles(files, (f"no strengths: {error}",))
     table = zip(counts.items, strengths.tolist(), low.tolist(), high.tolist(), strict=True)
-    rows = sorted(((name, *map(_format_number, numbers)) for name, *numbers in table), key=lambda row: -float(row[1]))
-    files["strengths.csv"] = format_csv(("system", "strength", "low", "high"), rows)
-    return ResultFiles(files, tuple(f"{name}: {value} [{least}, {most}]" for name, value, least, most in rows))
+    rows = sorted(((name, *map(_format_number, numbers), job.by) for name, *numbers in table), key=lambda row: -float(row[1]))
+    files["strengths.csv"] = format_csv(("system", "strength", "low", "high", "by"), rows)
+    return ResultFiles(files, tuple(f"{name}: {value} [{least}, {most}]" for name, value, least, most, _ in rows))
 
 
 def _export_choices(job: ExportJob) -> ResultFiles:
     """The chosen value of each item with its share; a chosen image is copied."""
     names = judgements_and_trials.ImageNames()
     decided = [decision for decision in job.decisions if decision.value is not None]
-    rows = [_choice_row(decision, names) for decision in decided]
+    rows = [_choice_row(decision, names) | job.mark for decision in decided]
     job.copy_images(names)
     images = sum("images" in row for row in rows)
     without = sum(decision.value == "none" for decision in decided)
@@ -373,7 +389,7 @@ def _export_choices(job: ExportJob) -> ResultFiles:
 
 def _choice_row(decision: Decision, names: judgements_and_trials.ImageNames) -> dict[str, Any]:
     item = decision.item
-    id_keys = ("image_ids", "caption_ids", "image_id", "caption_id", "caption")
+    id_keys = ("image_ids", "caption_ids", "image_id", "caption_id", "caption", "by")
     row: dict[str, Any] = {key: value for key, value in item.details.items() if key not in id_keys}
     row |= {"id": item.key, "value": decision.value, "share": decision.share, "answers": decision.answer_count}
     place = parse_place(decision.value)

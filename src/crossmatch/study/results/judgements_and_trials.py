@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.judgements import Judgements
+from crossmatch.data.judgements import ARTIFICIAL, Judgements, rehearsal_note
 from crossmatch.data.ratings import Ratings
 from crossmatch.data.trials import Trials
 from crossmatch.metrics.bradley_terry import ComparisonCounts
 from crossmatch.study.design.declaration import Design
 from crossmatch.study.design.places import Place, parse_place
 from crossmatch.study.design.result_requirements import caption_places, trial_captions
-from crossmatch.study.results.answers import Answer, StudyItem
+from crossmatch.study.results.answers import Answer, StudyItem, answered_by
 from crossmatch.study.results.item_decisions import Decision, decide_items
 
 if TYPE_CHECKING:
@@ -101,16 +101,17 @@ def as_judgements(study: Study, answers: list[Answer], collection: Collection, *
     kind = pair_kind(next(decision.item for decision in decisions if decision.grade is not None))
     rows = [(pair.first_id, pair.second_id, pair.grade) for pair in pairs]
     positive = positive_threshold(study.design)
+    note = rehearsal_note(f"grades of {study.name}") if answered_by(answers) == ARTIFICIAL else ""
     if kind == "image-caption":
         if links:
             rows += [(image, caption, best_grade(study.design)) for image, caption in unjudged_links(collection, pairs)]
-        return Judgements.from_ids(collection, study.name, rows, positive)
+        return replace(Judgements.from_ids(collection, study.name, rows, positive), note=note)
     find_positions = collection.caption_positions if kind == "caption-caption" else collection.image_positions
     first, second = (find_positions(np.array([row[n] for row in rows])) for n in (0, 1))
     n = len(collection.caption_ids if kind == "caption-caption" else collection.image_ids)
     both_ways = (np.concatenate([first, second]), np.concatenate([second, first]))
     grades = np.array([row[2] for row in rows] * 2)
-    return Judgements(study.name, *both_ways, grades, (n, n), positive, kind=kind)
+    return Judgements(study.name, *both_ways, grades, (n, n), positive, kind=kind, note=note)
 
 
 # -- trials
@@ -236,7 +237,9 @@ def as_trials(study: Study, answers: list[Answer]) -> Trials:
         raise CrossmatchError(f"{study.name} has no accepted trial yet. Collect more answers.")
     ids, images, captions = (np.array([row[key] for row in rows], dtype=np.str_) for key in ("id", "images", "captions"))
     categories = np.array([str(row.get("category", "")) for row in rows], dtype=np.str_)
-    return Trials(ids, images, captions, categories, _image_opener(study.campaign.images_folder, names.files))
+    notes = (rehearsal_note(f"trials of {study.name}"),) if answered_by(answers) == ARTIFICIAL else ()
+    opener = _image_opener(study.campaign.images_folder, names.files)
+    return Trials(ids, images, captions, categories, opener, notes=notes)
 
 
 def _image_opener(folder: Path, files: Mapping[str, str]) -> Callable[[str], Image.Image]:
@@ -295,7 +298,8 @@ def as_ratings(study: Study, answers: list[Answer], references: Mapping[str, Seq
     question = study.design.main_question
     grades = [option.grade for option in question.options if option.grade is not None]
     scale = (question.low, question.high) if question.kind == "slider" else (min(grades), max(grades))
-    return Ratings.from_rows(study.name, rows, references, scale=scale, unreferenced=len(values) - len(rows))
+    name = f"{study.name} ({ARTIFICIAL})" if answered_by(answers) == ARTIFICIAL else study.name
+    return Ratings.from_rows(name, rows, references, scale=scale, unreferenced=len(values) - len(rows))
 
 
 def as_comparisons(study: Study, answers: Iterable[Answer]) -> ComparisonCounts:

@@ -68,7 +68,8 @@ class SimulationSummary:
     answers: int
     dropouts: int
     errors: int
-    accuracy: float | None  # share of right answers, among those whose truth is known
+    accuracy: float | None  # share of right answers, among the checkable ones
+    checkable: int  # answers whose truth is known
     seconds: float
     left: int | None  # missing assignments; None: unknown
     review: int | None  # HITs that await review
@@ -306,9 +307,10 @@ def _enter(study: Study, tokens: Mapping[str, str], client: Client, name: str) -
 def _summarise(
     name: str, joined: int, total: WorkSummary, started: float, left: int | None, review: int | None
 ) -> SimulationSummary:
+    accuracy = total.right / total.checkable if total.checkable else None
     return SimulationSummary(
-        name, joined, total.hits, total.answers, total.dropouts, len(total.errors),
-        total.right / total.checkable if total.checkable else None, time.monotonic() - started, left, review, next(iter(total.errors), ""),
+        name, joined, total.hits, total.answers, total.dropouts, len(total.errors), accuracy, total.checkable,
+        time.monotonic() - started, left, review, next(iter(total.errors), ""),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from crossmatch.data.arrays import IntArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.file_contents import UndecodableFileError, decode_json_file
 from crossmatch.diorama.caption_writer import word_captions
 from crossmatch.diorama.edited_scenes import edited_scenes, groups_of
 from crossmatch.diorama.edits import CAPTION_EDITS, IMAGE_EDITS, TRIES, Edit, is_true_negative, is_true_of, realise_edit
@@ -203,6 +205,18 @@ def unedited_scene(scene_edit: SceneEdit, split: str, seed: int = 0) -> Scene:
     return replace(before, seed=dice.below(2**32))
 
 
+def _read_edits(path: Path) -> list[tuple[int, int, str, str]] | None:
+    """The cached edits; None if the file is missing or damaged."""
+    try:
+        rows = decode_json_file(path)
+    except UndecodableFileError:
+        return None
+    kinds = [int, int, str, str]
+    if not isinstance(rows, list) or any(not isinstance(row, list) or list(map(type, row)) != kinds for row in rows):
+        return None
+    return [(n, place, category, text) for n, place, category, text in rows]
+
+
 def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[tuple[int, int, str, str]]:
     """Scene, place of the caption, category and negative caption of each edit; cached on disk."""
     from crossmatch.data.io.paths import features_folder
@@ -212,10 +226,8 @@ def diorama_edits(split: str, images: int, negatives: NegativeSettings) -> list[
     facts = [split, images, negatives.each, negatives.seed, texts_only, _hash_first_edits(split, negatives)]
     digest = hashlib.sha256(json.dumps(["edits", *facts]).encode()).hexdigest()[:16]
     path = features_folder() / f"edits-{digest}.json"
-    try:
-        return [(n, place, category, text) for n, place, category, text in json.loads(path.read_bytes())]
-    except (OSError, ValueError, TypeError):  # missing or damaged
-        pass
+    if (cached := _read_edits(path)) is not None:
+        return cached
     parts = map_scene_parts(partial(_edit_part, negatives.each, negatives.seed, texts_only), split, images, 0)
     edits = [edit for part in parts for edit in part]
     with cache_errors(path.parent), atomic_write(path) as file:

@@ -38,12 +38,12 @@ def folder(tmp_path: Path) -> Path:
     export = tmp_path / "export"
     export.mkdir()
     (export / "judgements.csv").write_text("image_id,caption_id,grade\nant,bee#0,0.5\nbee,bee#0,1\ncow,bee#0,0\n")
-    head = "item,person,question,answer,seconds,at,hit,gold,late,order\n"
+    head = "item,person,question,answer,seconds,at,hit,gold,late,order,artificial\n"
     answers = {"eva": ("yes", "no", "yes"), "tom": ("yes", "no", "no")}
     lines = "".join(
-        f"{item},{name},match,{answer},1,x,1,0,0,\n" for name, texts in answers.items() for item, answer in enumerate(texts, 1)
+        f"{item},{name},match,{answer},1,x,1,0,0,,0\n" for name, texts in answers.items() for item, answer in enumerate(texts, 1)
     )
-    (export / "answers.csv").write_text(f"{head}{lines}9,artificial-0001,match,no,1,x,1,1,0,\n")
+    (export / "answers.csv").write_text(f"{head}{lines}9,artificial-0001,match,no,1,x,1,1,0,,1\n")
     manifest = {"study": "pets", "preset": "eccv-hit", "hash": "ab" * 32, "answers": 6, "people": 2, "items": 3, "combine": "mean",
             "pending_review": 0, "still_to_come": 4, "crossmatch": "0.1.0",
             "origin": {"items": "rows.jsonl", "sha256": read_manifest(tmp_path / "pool")["sha256"]}}  # fmt: skip
@@ -158,7 +158,8 @@ def test_data_sheet_names_missing_facts(folder: Path):
 
 def test_data_sheet_names_artificial_annotators(folder: Path):
     path = folder / "export" / "answers.csv"
-    path.write_text(path.read_text().replace("tom", "artificial-0007"))
+    lines = (line.removesuffix("0") + "1" if ",tom," in line else line for line in path.read_text().splitlines())
+    path.write_text("\n".join(lines) + "\n")
     write_card(folder / "merged", folder / "card", TEXTS, earlier=[folder / "export"])
     assert "**1 of these 2 people were artificial annotators" in (folder / "card" / "README.md").read_text()
 

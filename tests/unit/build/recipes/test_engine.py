@@ -24,6 +24,7 @@ from crossmatch.build.recipes.engine import (
 from crossmatch.build.recipes.papers import BISON, RECIPES, find_recipe
 from crossmatch.build.step_files import read_rows
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
+from crossmatch.data.judgements import rehearsal_note
 from crossmatch.study.assignment import claims
 from crossmatch.study.database.campaign import Campaign, open_campaign
 from crossmatch.study.study import find_study
@@ -232,7 +233,10 @@ def test_artificial_annotators_know_the_drawn_scenes(tmp_path: Path):
         run_stages(bivlc, run)
         (outcome,) = simulate(run.folder / CAMPAIGN, study, people=2, habits=Habits(accuracy=1.0))
         assert (outcome.accuracy, outcome.left) == (1.0, 0)
-    assert set(states(bivlc, run)) == {DONE}
+    statuses = run_stages(bivlc, run)
+    assert {status.state for status in statuses} == {DONE}
+    by_artificial = {status.stage for status in statuses if status.message == rehearsal_note("answers")}
+    assert by_artificial == {"bivlc-choose", "bivlc-ambiguity"}
     expected = {row["id"] for row in read_lines(run, "pair", "rows.jsonl") if row["fits"] == [True, False]}
     assert {trial["id"] for trial in read_lines(run, "bivlc-ambiguity", "trials.jsonl")} == expected
 

@@ -125,8 +125,11 @@ def test_captions_are_compared_by_letters_and_digits() -> None:
         ([], "expected a non-empty json object"),
         ({}, "expected a non-empty json object"),
         ("{", "is not a JSON file"),
-        ({"im9": {"human_judgement": []}}, "cannot read image 'im9' .KeyError"),
-        ({"im9": {"ground_truth": ["a"], "human_judgement": [{"caption": "b", "rating": "good"}]}}, "cannot read image 'im9'"),
+        ({"im9": {"human_judgement": []}}, "image 'im9' has no ground_truth"),
+        (
+            {"im9": {"ground_truth": ["a"], "human_judgement": [{"caption": "b", "rating": "good"}]}},
+            "image 'im9': expected a number as rating, got 'good'",
+        ),
         ({"im9": {"ground_truth": ["a"], "human_judgement": [{"caption": "b", "rating": 5}]}}, "'im9#0' has the rating 5"),
         ({"im9": {"ground_truth": [], "human_judgement": [{"caption": "b", "rating": 3}]}}, "references of image 'im9'"),
     ],
@@ -165,7 +168,7 @@ PAIR: dict[str, Any] = {"image": "a.jpg", "captions": ["a dog", "a cat"], "refer
     [
         ({"HC": []}, "has no pairs"),
         ({"HC": [{**PAIR, "label": 2}]}, "'HC/0' prefers caption 2"),
-        ({"HC": [PAIR, {"image": "a.jpg"}]}, "cannot read pair HC/1 .KeyError"),
+        ({"HC": [PAIR, {"image": "a.jpg"}]}, "pair HC/1 has no captions"),
         ({"HC": [{**PAIR, "captions": ["a dog"]}]}, "captions of pair 'HC/0'"),
         ({"HC": [{**PAIR, "references": "a dog"}]}, "references of pair 'HC/0'"),
     ],

@@ -65,7 +65,7 @@ def test_original_texts_are_grounded_and_images_opened_once(corpus):
 
 def test_candidate_that_is_a_reference_is_left_out(corpus):
     candidates = {"x": "a bad cab", "y": "Dad!", "z": "abba"}
-    corpus = CaptionCorpus.from_texts(candidates, leave_one_out(candidates, REFERENCES))
+    corpus = CaptionCorpus.from_texts(candidates, leave_one_out([candidates], REFERENCES))
     result = tiger(corpus, grounder=Letters(), images=PICTURES)
     assert result[0].values[1] == pytest.approx(by_hand(Letters(), "y", ["a dad"])[0], abs=1e-12)
     assert result[0].values[0] == pytest.approx(by_hand(Letters(), "x", REFERENCES["x"])[0], abs=1e-12)

@@ -157,7 +157,7 @@ def test_artificial_annotators_are_marked_and_left_out_beside_real_people(painte
     study = new_study(painted, "eccv-hit", [pair("red", "red"), pair("blue", "red")], *NO_GOLD, "recipe.people=2")
     answer_all_hits(painted, study, "artificial-0001", lambda item: {"match": "no"})
     alone = export_study(painted, study, tmp_path / "rehearsal")
-    assert alone.messages[0] == "2 answers of 1 artificial people to 2 items"
+    assert alone.messages[0] == "2 answers of 1 artificial annotators to 2 items"
     assert {row["artificial"] for row in rows_of(tmp_path / "rehearsal" / "answers.csv")} == {"1"}
     assert json.loads((tmp_path / "rehearsal" / "provenance.json").read_text())["artificial"] is True
     answer_all_hits(painted, study, "anna", lambda item: {"match": "yes"})
