@@ -20,6 +20,7 @@ from pathlib import Path
 import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = ["run_summary"]
 
@@ -77,12 +78,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # as in a background job of a shell; tests interrupt themselves and others
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell; tests interrupt themselves
         signal.signal(signal.SIGINT, signal.default_int_handler)
     tier = config.getoption("--tier")
     settings.load_profile("search" if tier == "slow" else "repeatable")
+    # Hypothesis mixes in constants of the modules that are loaded. Without them, the examples of a test are the same alone, beside
+    # other tests, and after a change elsewhere in the package.
+    providers._get_local_constants = lambda: providers._local_constants
     if tier == "slow" and config.getoption("hypothesis_seed", None) is None:  # workers get the seed of their controller
         config.option.hypothesis_seed = random.SystemRandom().randrange(2**32)
         hypothesis.core.global_force_seed = config.option.hypothesis_seed
@@ -107,6 +109,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selected = [item for item in items if _is_selected(item, config.getoption("--tier"))]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
     items[:] = selected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the global generators, so that a test gets the same random numbers whatever ran before it."""
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def _is_selected(item: pytest.Item, tier: str) -> bool:

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 
 import psycopg
@@ -22,6 +21,7 @@ from crossmatch.study.database.verification import verify
 from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.new_items import NewItem
+from polling import LIMIT, wait_until
 from study_lab import Clock, add_annotator, add_small_study, database_of, in_order, in_parallel, new_campaign, submit_hit
 
 
@@ -286,8 +286,7 @@ def test_interrupted_waiter_does_not_block_the_lock(small):
     main, lock = threading.main_thread().ident, small.write_lock
 
     def interrupt_when_waiting():
-        while not lock._waiting:
-            time.sleep(0.001)
+        wait_until(lambda: lock._waiting)
         signal.pthread_kill(main, signal.SIGINT)
 
     with lock:
@@ -297,5 +296,5 @@ def test_interrupted_waiter_does_not_block_the_lock(small):
     done = []
     other = threading.Thread(target=lambda: done.append(add_person(small, "other")), daemon=True)
     other.start()
-    other.join(10)
+    other.join(LIMIT)
     assert done == names(small) == ["other"]
