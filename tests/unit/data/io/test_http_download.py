@@ -21,7 +21,7 @@ from polling import LIMIT, wait_until
 SRC = Path(__file__).parents[4] / "src"
 CONTENT = random.Random(0).randbytes(100_000)
 OTHER = random.Random(1).randbytes(100_000)
-PATIENCE = 3.0  # seconds that a client waits for a server that hangs; one that does not hang answers much earlier
+PATIENCE = 2.0  # seconds that a client waits for a server that hangs; one that does not hang answers much earlier
 SHA, OTHER_SHA = (hashlib.sha256(content).hexdigest() for content in (CONTENT, OTHER))
 
 

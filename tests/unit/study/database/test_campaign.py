@@ -103,6 +103,7 @@ def test_interrupted_creation_is_completed(request, tmp_path, place, kind):
         add_small_study(campaign)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("whose", ["another's", "its own, with a person in it"])
 def test_database_with_a_campaign_is_not_overwritten(request, tmp_path, whose):
     folder, database = tmp_path / "c", database_of("postgresql", request)
@@ -180,15 +181,17 @@ def test_unreachable_database_leaves_nothing_and_hides_the_password(tmp_path, po
         add_small_study(campaign)
 
 
+@pytest.mark.postgres
 def test_a_database_holds_one_campaign(tmp_path, request):
     database = database_of("postgresql", request)
     with new_campaign(tmp_path / "a", database), pytest.raises(UsageError, match="already holds a campaign"):
         create_campaign(tmp_path / "b", database)
 
 
-def test_sqlite_uses_full_durability(campaign):
-    with campaign.read_transaction() as connection:
-        if campaign.engine.dialect.name == "sqlite":
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_commits_wait_for_the_disk(tmp_path, request, kind):
+    with new_campaign(tmp_path / "c", database_of(kind, request)) as campaign, campaign.read_transaction() as connection:
+        if kind == "sqlite":
             told = [connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous", "foreign_keys")]
             assert told == ["wal", 2, 1]
         else:
@@ -224,6 +227,7 @@ def test_database_url_is_stored(campaign):
     assert isinstance(campaign.now, Clock)
 
 
+@pytest.mark.postgres
 def test_connections_that_the_server_has_closed_are_replaced(request, tmp_path):
     """As after a restart of PostgreSQL: those that were idle are tried first, and nobody sees an error."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:

@@ -101,6 +101,7 @@ def test_cost_of_a_claim_does_not_grow_with_finished_hits(small):
     assert costs[1] < costs[0] + 300
 
 
+@pytest.mark.postgres
 def test_postgresql_finds_slots_by_index(request, tmp_path):
     """It plans a statement that it was given often for any values, and then knows an index of open slots alone only by the text."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
