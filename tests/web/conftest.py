@@ -14,6 +14,11 @@ PERSON_NUMBERS = itertools.count()  # for unique names
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
+def chromium_environment():
+    """Chromium writes crash reports into the folder of settings: into that of the run, not the user's."""
+    return {**os.environ, "XDG_CONFIG_HOME": os.environ["XDG_CACHE_HOME"]}
+
+
 def record_messages(page):
     page.requests, page.console_messages = [], []
     page.on("request", lambda request: page.requests.append(request.url))
@@ -28,7 +33,7 @@ def browser():
         pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as run:
-        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=chromium_environment())
 
         def open_page(path):
             page = started.new_page(viewport={"width": 1200, "height": 900})

@@ -100,13 +100,13 @@ def run_server(campaign):
 @contextmanager
 def chromium():
     """Launch Chromium. Tests are skipped on a machine without it, except in CI."""
-    from .conftest import CHROMIUM, FLAGS
+    from .conftest import CHROMIUM, FLAGS, chromium_environment
 
     if CHROMIUM is None and not os.environ.get("CI"):
         pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as run:
-        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=chromium_environment())
         yield started
         started.close()
 
