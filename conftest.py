@@ -1,7 +1,7 @@
 """Settings of all tests: tiers, hypothesis profiles, and folders that are not the user's.
 
     pytest                 the main tier: everything but what is marked `slow`
-    pytest --tier fast     no torch, no PostgreSQL, no browser, nothing slow
+    pytest --tier fast     no torch, no PostgreSQL, no browser, no published data, nothing slow
     pytest --tier slow     what is marked `slow`, and every property test with many random examples
     pytest --tier all      everything
 
@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = ["run_summary"]
 
@@ -29,8 +32,8 @@ settings.register_profile("repeatable", derandomize=True, max_examples=25, **QUI
 settings.register_profile("search", derandomize=False, max_examples=500, print_blob=True, database=None, **QUIET)
 
 # The fast tier has none of these. Fixtures and parameters give the marks of services, TORCH_PATHS and `pytestmark` that of torch.
-FAST_EXCLUDES = ("slow", "torch", "postgres", "browser", "java")
-FIXTURE_MARKS = {"postgres_url": "postgres", "browser": "browser", "chrome": "browser"}
+FAST_EXCLUDES = ("slow", "torch", "postgres", "browser", "java", "data")
+FIXTURE_MARKS = {"postgres_url": "postgres", "browser": "browser", "chrome": "browser", "real_data_folder": "data"}
 TORCH_PATHS = (
     "src/crossmatch/train",
     "src/crossmatch/cli/train.py",
@@ -53,11 +56,13 @@ OUTSIDE_FAST = (
     "tests/parity",
     "tests/web",
     "tests/study_contract",
+    "tests/unit/diorama/test_trials.py",
     "tests/unit/study/simulation",
     "tests/unit/study/test_flow.py",
     "tests/unit/study/test_fuzz.py",
     "tests/unit/study/test_hostile.py",
     "tests/unit/study/test_malformed.py",
+    "tests/unit/study/test_rules.py",
     "tests/unit/cli/test_build.py",
     "tests/unit/cli/test_study_cli.py",
     "tests/unit/cli/test_coco_suite.py",
@@ -77,17 +82,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # as in a background job of a shell; tests interrupt themselves and others
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell; tests interrupt themselves
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _use_own_cache(config)
     tier = config.getoption("--tier")
     settings.load_profile("search" if tier == "slow" else "repeatable")
+    # Hypothesis mixes in constants of the modules that are loaded. Without them, the examples of a test are the same alone, beside
+    # other tests, and after a change elsewhere in the package.
+    providers._get_local_constants = lambda: providers._local_constants
     if tier == "slow" and config.getoption("hypothesis_seed", None) is None:  # workers get the seed of their controller
         config.option.hypothesis_seed = random.SystemRandom().randrange(2**32)
         hypothesis.core.global_force_seed = config.option.hypothesis_seed
     if tier == "fast":
         sys.meta_path.insert(0, NoTorch())
+
+
+def _use_own_cache(config: pytest.Config) -> None:
+    """A cache folder for the run, which all workers share. It exists before tests are imported: matplotlib writes at import."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit the environment
+        folder = tempfile.mkdtemp(prefix="crossmatch-cache-")
+        os.environ["XDG_CACHE_HOME"] = os.environ["MPLCONFIGDIR"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -109,6 +124,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = selected
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the global generators, so that a test gets the same random numbers whatever ran before it."""
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 def _is_selected(item: pytest.Item, tier: str) -> bool:
     is_slow = item.get_closest_marker("slow") is not None
     if tier == "fast":
@@ -126,15 +149,6 @@ def _parameters(item: pytest.Item) -> Iterable[object]:
 def _is_below(path: Path, places: Iterable[str]) -> bool:
     """Whether a path is one of these files, or in one of these folders of the repository."""
     return any(path.is_relative_to(Path(__file__).parent / place) for place in places)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A cache folder for the run, which all workers share, so that no test reads or writes the user's."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,10 @@ def real_data(real_data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """A temporary PostgreSQL server. Tests are skipped on a machine without PostgreSQL, except in CI."""
+    if request.config.getoption("--tier") == "fast":
+        pytest.fail("The fast tier has no PostgreSQL. Mark the test: @pytest.mark.postgres")
     from postgres_server import PostgresNotFoundError, postgres
 
     try:

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from polling import LIMIT, wait_until
+
 TESTS = Path(__file__).parent
+RELEASED = "released"  # name of a file
 
 
 class ChildProcess:
@@ -27,12 +29,19 @@ class ChildProcess:
         )
 
     def end(self) -> tuple[int, str]:
-        error = self.popen.communicate(timeout=120)[1]
+        error = self.popen.communicate(timeout=LIMIT)[1]
         return self.popen.returncode, error
 
     @property
     def calls(self) -> int:
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+    def wait_for_calls(self, count: int) -> None:
+        wait_until(lambda: self.calls >= count or self.popen.poll() is not None)
+
+    def release(self) -> None:
+        """Let all processes of this folder go on that called `hold`."""
+        (self.out.parent / RELEASED).touch()
 
 
 class Steps:
@@ -65,8 +74,12 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def wait_for_others(out: str, count: int) -> None:
-    """Wait until `count` processes that write to the same folder have started."""
-    Path(f"{out}.started").touch()
-    while len(list(Path(out).parent.glob("*.started"))) < count:
-        time.sleep(0.002)
+def wait_for_others(out: str, count: int, step: str = "started") -> None:
+    """Wait until `count` processes that write to the same folder have come to this step."""
+    Path(f"{out}.{step}").touch()
+    wait_until(lambda: len(list(Path(out).parent.glob(f"*.{step}"))) >= count)
+
+
+def hold(out: str) -> None:
+    """Stay here until the parent calls `ChildProcess.release`, or kills this process."""
+    wait_until((Path(out).parent / RELEASED).exists)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from crossmatch.study.database.schema import claim, event, study
 from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import Design, load_design
 from crossmatch.study.design.new_items import NewItem
+from polling import wait_until
 
 START = 1_700_000_000.0
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")  # begins and ends like a JPEG file, and is never decoded
@@ -213,8 +213,7 @@ def in_order(campaign: Campaign, jobs: list[Callable[[], Any]]) -> list[Any]:
     with campaign.write_lock:
         for n, thread in enumerate(threads):
             thread.start()
-            while len(campaign.write_lock._waiting) <= n:
-                time.sleep(0.001)
+            wait_until(lambda n=n: len(campaign.write_lock._waiting) > n)
     for thread in threads:
         thread.join()
     return results

@@ -7,9 +7,16 @@ import shutil
 
 import pytest
 
+from polling import LIMIT
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PERSON_NUMBERS = itertools.count()  # for unique names
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def chromium_environment():
+    """Chromium writes crash reports into the folder of settings: into that of the run, not the user's."""
+    return {**os.environ, "XDG_CONFIG_HOME": os.environ["XDG_CACHE_HOME"]}
 
 
 def record_messages(page):
@@ -26,7 +33,7 @@ def browser():
         pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as run:
-        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=chromium_environment())
 
         def open_page(path):
             page = started.new_page(viewport={"width": 1200, "height": 900})
@@ -83,7 +90,7 @@ def visit(chrome, server_url):
     def open_page(path="/", expected="", **settings):
         context = chrome.new_context(**{"viewport": {"width": 1280, "height": 860}, "base_url": server_url, **settings})
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * LIMIT)
         record_messages(page)
         pages.append((page, expected))
         if path:
@@ -102,6 +109,7 @@ def visit(chrome, server_url):
 def open_first_hit(visit, campaign):
     """Opens the first HIT of a study for a new person, whose name is `page.person_name`."""
     from .studies import link_of
+    from .study_pages import wait_for_images
 
     def join_and_claim(study, expected="", **settings):
         page = visit("", expected, **settings)
@@ -110,6 +118,7 @@ def open_first_hit(visit, campaign):
         secret = re.search(r'name="csrf" content="(\w+)"', text).group(1)
         page.goto(page.request.post(f"/s/{study}/claim", form={"csrf": secret}).url)
         page.wait_for_selector(".item")
+        wait_for_images(page)
         return page
 
     return join_and_claim

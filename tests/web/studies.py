@@ -3,7 +3,6 @@
 import hashlib
 import os
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design, preset_names
 from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.design.places import parse_place
+from polling import LIMIT, wait_until
 
 PRESETS = tuple(preset_names())
 SMALL = {"sts": 1, "sis": 1, "sits": 1, "bivlc-human": 4}  # items of a HIT; 2 elsewhere
@@ -91,24 +91,22 @@ def run_server(campaign):
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    wait_until(lambda: server.started or not thread.is_alive())
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(LIMIT)
 
 
 @contextmanager
 def chromium():
     """Launch Chromium. Tests are skipped on a machine without it, except in CI."""
-    from .conftest import CHROMIUM, FLAGS
+    from .conftest import CHROMIUM, FLAGS, chromium_environment
 
     if CHROMIUM is None and not os.environ.get("CI"):
         pytest.skip("no Chromium on this machine; `make test` installs it on Debian")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as run:
-        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = run.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=chromium_environment())
         yield started
         started.close()
 

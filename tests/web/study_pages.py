@@ -4,6 +4,8 @@ import hashlib
 
 import pytest
 
+from polling import wait_until
+
 
 def options(page):
     return page.locator(".question:visible .option")
@@ -34,8 +36,19 @@ def leave(page, act):
     """Run an action that submits, and wait for the next page."""
     before = page.url
     act()
-    page.wait_for_url(lambda url: url != before, wait_until="commit")
+    page.wait_for_url(lambda url: url != before)
     page.wait_for_selector(".item, .done, .lead")
+
+
+def wait_for_images(page, selector=".item img"):
+    """Wait until images have their size, which may move what is below them."""
+    script = "selector => [...document.querySelectorAll(selector)].every(image => image.complete && image.naturalWidth)"
+    page.wait_for_function(script, arg=selector)
+
+
+def wait_for_page(page, condition):
+    """Wait for a condition that is checked here and not in the page, which goes on meanwhile."""
+    return wait_until(condition, lambda seconds: page.wait_for_timeout(1000 * seconds))
 
 
 def tab_to(page, selector):
@@ -69,6 +82,7 @@ def draft_on_server(page):
 
 def answer_by_mouse(page, files, n):
     """Answer an item by mouse clicks; returns the expected answer."""
+    wait_for_images(page)
     name = question_name(page)
     if page.locator(".slider").count():
         box = page.locator(".slider").bounding_box()
@@ -114,7 +128,6 @@ def answer_whole_study(page, answer, go_on, submit, screenshot_folder=None, name
             assert page.locator("#submit").is_disabled()
             expected.append(answer(page, n + hit))
             if hit == n == 0 and screenshot_folder:
-                page.wait_for_load_state("networkidle")
                 page.screenshot(path=screenshot_folder / f"work-{name}.png")
             if is_last(page):
                 break

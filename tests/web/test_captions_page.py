@@ -7,6 +7,8 @@ from crossmatch.captions.score_captions import score_captions
 from crossmatch.report.captions.agreement_plots import histogram_panel
 from crossmatch.report.captions.scores_output import scores_table, worst_and_best, write_captions_page
 
+from .study_pages import wait_for_images
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, browser):
@@ -39,7 +41,7 @@ def test_the_worst_and_the_best_are_there_with_their_pictures(page):
     assert page.locator("h2", has_text="Worst by rouge-l").count() == 1
     assert page.locator(".card").count() == 24
     assert page.locator(".card img").count() == 24
-    assert all(page.locator(".card img").evaluate_all("all => all.map(one => one.naturalWidth > 0)"))
+    wait_for_images(page, ".card img")
     assert page.locator(".caption", has_text="(no words)").count() == 1
 
 

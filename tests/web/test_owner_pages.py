@@ -17,10 +17,12 @@ from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.results.statistics_cache import StatisticsCache
 from crossmatch.study.web.app import make_app
 from crossmatch.study.web.site import Site
+from polling import LIMIT
 from study_lab import Clock, add_annotator, add_small_study, answers_to, disable_sync, hit_of, new_campaign, submit_hit
 
 from .conftest import record_messages
 from .studies import SCRIPT_TEXT, chromium, make_screenshot_folder, run_server
+from .study_pages import wait_for_images, wait_for_page
 
 HOME = "http://127.0.0.1:8400"
 PAGES = ("", "/people", "/people/{person}", "/review", "/hit/{claim}", "/disagreement")
@@ -335,7 +337,7 @@ def visit(crowded):
     token = people.invite(crowded, "olga", "owner")
     with run_server(crowded) as server_url, chromium() as chrome:
         page = chrome.new_context(base_url=server_url).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(1000 * LIMIT)
         record_messages(page)
         page.goto(f"/enter/{token}")
         page.locator("main button").first.click()
@@ -343,10 +345,12 @@ def visit(crowded):
 
         def opened(path, width=1280):
             page.set_viewport_size({"width": width, "height": 860})
-            page.goto(path)
-            while page.locator("[data-soon]").count():  # the figures are still being made
-                page.wait_for_timeout(200)
+
+            def has_figures():
                 page.goto(path)
+                return not page.locator("[data-soon]").count()  # else they are still being made
+
+            wait_for_page(page, has_figures)
             return page
 
         yield opened
@@ -390,7 +394,7 @@ def test_texts_are_text_never_markup(crowded, visit):
     assert page.locator(".caption-text", has_text="onerror=").count() > 0
     assert page.locator("main script").count() == 0
     page.locator("main img").evaluate_all("images => images.forEach(image => { image.loading = 'eager' })")  # else only if in view
-    page.wait_for_function("[...document.querySelectorAll('main img')].every(image => image.complete)")
+    wait_for_images(page, "main img")
     assert set(page.locator("main img").evaluate_all("images => images.map(image => image.naturalWidth)")) == {80}
 
 

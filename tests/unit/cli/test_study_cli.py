@@ -5,13 +5,14 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from PIL import Image
 
 from crossmatch.study.simulation.simulate import _free_port
+from polling import LIMIT, wait_until
 
 NO_GOLD = ("--set", "recipe.gold_positive=0", "--set", "recipe.gold_negative=0")
 
@@ -95,14 +96,13 @@ def test_serve_prints_its_links(campaign):
 
 def fetched(address, server):
     """A page, as soon as the service answers."""
-    for n in range(100):
-        try:
-            with urllib.request.urlopen(address, timeout=5) as page:
-                return page.read().decode()
-        except OSError:
-            assert server.poll() is None, server.stderr.read()
-            time.sleep(0.1 + n / 100)
-    raise AssertionError("the service never answered")
+
+    def read():
+        assert server.poll() is None, server.stderr.read()
+        with suppress(OSError), urllib.request.urlopen(address, timeout=LIMIT) as page:
+            return page.read().decode()
+
+    return wait_until(read)
 
 
 def test_every_person_gets_a_personal_link(campaign, tmp_path, crossmatch):

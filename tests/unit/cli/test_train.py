@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from crossmatch.train.recipe import recipe_names
+from polling import wait_until
 
 SRC = Path(__file__).parents[3] / "src"
 SMALL = [
@@ -198,9 +198,8 @@ def test_killed_training_resumes_to_the_same_weights(crossmatch, tmp_path, data)
     arguments = ("train", "vse++", "--data", data, "--epochs", "60", *SMALL)
     process = outside(*arguments, "-o", "killed", cwd=tmp_path)
     log = tmp_path / "killed/log.csv"
-    while not log.exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    wait_until(lambda: log.exists() or process.poll() is not None)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
     epochs = len(log.read_text().splitlines()) - 1
     assert 1 <= epochs < 60

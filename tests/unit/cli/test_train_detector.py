@@ -7,16 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from polling import wait_until
 
 pytest.importorskip("torch")
 
 SRC = Path(__file__).parents[3] / "src"
 ENCODER = """
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -29,6 +31,17 @@ class Toy:
 
     def embed_texts(self, texts):
         return np.array([[1.0, *(text.count(letter) / 10 for letter in "abcdefghijklmnopqrstuvwxyz ")] for text in texts])
+"""
+HOLD = """
+calls = 0
+
+def hold_in_call(number):
+    global calls
+    calls += 1
+    if calls == number:
+        Path("waits").touch()
+        while Path("hold").exists():
+            time.sleep(0.01)
 """
 SMALL = ("--size", "tiny", "--images", "15", "--epochs", "5")
 
@@ -106,18 +119,18 @@ def test_ctrl_c_says_that_the_same_command_resumes(crossmatch, monkeypatch):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signals")
 def test_killed_training_resumes_to_the_same_weights(crossmatch, tmp_path, monkeypatch):
     arguments = ("train", "detector", "--begin", "toy.py:Toy", *SMALL, "--set", "features.batch=4")
-    slow = (tmp_path / "toy.py").read_text().replace("        small =", "        time.sleep(0.05)\n        small =")
-    (tmp_path / "toy.py").write_text(slow)
+    (tmp_path / "toy.py").write_text(ENCODER.replace("        small =", "        hold_in_call(3)\n        small =") + HOLD)
+    (tmp_path / "hold").touch()
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     process = subprocess.Popen(
         [sys.executable, "-m", "crossmatch", *arguments, "-o", "killed"],
         cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     saved = Path(os.environ["XDG_CACHE_HOME"]) / "crossmatch/cache/embeddings"
-    while process.poll() is None and len(list(saved.glob("*/*.block"))) < 40:  # the texts of both splits fill some 35
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    wait_until(lambda: (tmp_path / "waits").exists() or process.poll() is not None)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
+    (tmp_path / "hold").unlink()
     assert not (tmp_path / "killed/model.json").exists()
     before = len(list(saved.glob("*/*.block")))
     code, _, err = crossmatch(*arguments, "-o", "killed")

@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from polling import LIMIT
+
 
 @dataclass
 class Server:
@@ -91,7 +93,7 @@ def hangs_after(count, server):
         rest = content[start:]
         reply(handler, rest[:count], status=206 if start else 200, length=len(rest), first=start or None, total=len(content))
         handler.wfile.flush()
-        server.released.wait(20)
+        server.released.wait(LIMIT)
 
     return behave
 

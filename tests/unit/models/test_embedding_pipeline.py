@@ -1,7 +1,6 @@
 """Prefetching and embedding: order, threads, batches, duplicates, and errors that name the item."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.evaluation.model_scores import score_collection
 from crossmatch.models.embedding_pipeline import default_workers, embed_images_of, embed_texts_of, find_unreadable_images, prefetch
+from polling import LIMIT, wait_until
 
 SIDE = 24
 
@@ -61,8 +61,13 @@ class Prepared(Mean):
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
 def test_results_come_in_order(workers):
+    """With threads, each even item is finished after the odd item that follows it."""
+    finished = [threading.Event() for _ in range(20)]
+
     def work(n):
-        time.sleep(0.002 * (n % 3))
+        if workers > 1 and n % 2 == 0:
+            assert finished[n + 1].wait(LIMIT)
+        finished[n].set()
         return n * n
 
     assert list(prefetch(work, range(20), workers)) == [n * n for n in range(20)]
@@ -75,16 +80,15 @@ def test_look_ahead_is_bounded(workers):
     results = prefetch(started.append, range(50), workers)
     for count in range(1, 6):
         next(results)
-        time.sleep(0.02)  # wait until all allowed items have started
-        assert count <= len(started) <= count + workers + 1
-    results.close()
-    time.sleep(0.02)
-    assert len(started) <= 5 + workers + 1
+        wait_until(lambda count=count: len(started) >= count + workers + 1)
+        assert len(started) == count + workers + 1
+    results.close()  # ends the threads
+    assert len(started) == 5 + workers + 1
 
 
 def test_prefetching_overlaps_with_use():
     """The barrier is passed only if the second item is computed while the first result is in use."""
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=LIMIT)
 
     def work(n):
         if n == 1:
@@ -99,18 +103,22 @@ def test_prefetching_overlaps_with_use():
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_exception_is_raised_in_order_and_threads_end(workers):
+    has_failed = threading.Event()
+
     def work(n):
         if n >= 3:
+            has_failed.set()
             raise KeyError(n)
-        time.sleep(0.01 * (3 - n))  # later items fail before the first is finished
+        if workers > 3:
+            assert has_failed.wait(LIMIT)  # a later item fails before the first is finished
         return n
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     results = prefetch(work, range(9), workers)
     assert [next(results), next(results), next(results)] == [0, 1, 2]
     with pytest.raises(KeyError, match="3"):
         next(results)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 # Images

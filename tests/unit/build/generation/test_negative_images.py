@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +27,7 @@ from crossmatch.diorama.truth import truth
 from crossmatch.diorama.world import Diorama
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.item_files import read_items
+from polling import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -223,32 +223,33 @@ def test_full_disk_keeps_all_images(tmp_path, monkeypatch):
     assert not list((tmp_path / "g").rglob("*.part"))
 
 
-SLOW = """
-import sys, time
+STUCK_AFTER_THREE = """
+import sys, threading
 from pathlib import Path
 from PIL import Image
 from crossmatch.build.generation.negative_images import generate_images
 
-class Slow:
+class Stuck:
     name = "painter"
+    calls = 0
     def draw(self, row, number, seed):
-        time.sleep(0.05)
+        self.calls += 1
+        if self.calls > 3:
+            threading.Event().wait()  # until the process is killed
         return Image.new("L", (9, 7), seed % 256), {"text": row["negative"]}
 
-generate_images(Path(sys.argv[1]), Path(sys.argv[2]), generator=Slow())
+generate_images(Path(sys.argv[1]), Path(sys.argv[2]), generator=Stuck())
 """
 
 
 def test_killed_step_resumes_with_equal_bytes(tmp_path):
     source = negatives_of(tmp_path / "n", *(f"t{n}" for n in range(60)))
     rows = tmp_path / "g" / ROWS
-    process = subprocess.Popen([sys.executable, "-c", SLOW, str(source), str(tmp_path / "g")])
-    end = time.monotonic() + 60
-    while not (rows.exists() and rows.read_bytes().count(b"\n") >= 3) and time.monotonic() < end and process.poll() is None:
-        pass
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 3 <= rows.read_bytes().count(b"\n") < 60
+    process = subprocess.Popen([sys.executable, "-c", STUCK_AFTER_THREE, str(source), str(tmp_path / "g")])
+    wait_until(lambda: process.poll() is not None or (rows.exists() and rows.read_bytes().count(b"\n") >= 3))
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert rows.read_bytes().count(b"\n") == 3
     with rows.open("ab") as file:
         file.write(b'{"id": "cut o')
     generate_images(source, tmp_path / "g", generator=PlainGenerator())

@@ -26,9 +26,10 @@ from crossmatch.data.io.dataset_files import (
 from crossmatch.data.io.file_contents import read_json
 from crossmatch.data.io.http_download import RetryPolicy, locked_part_file
 from error_messages import error_message
+from polling import LIMIT, wait_until
 
 CATS, DOGS, NOTES = b"id,grade\n1,5\n2,4\n", b"id,grade\n7,3\n", b"some notes\n"
-QUICK = RetryPolicy(timeout=5.0, tries=2, pause=0.0)
+QUICK = RetryPolicy(timeout=LIMIT, tries=2, pause=0.0)
 
 
 def sha(content):
@@ -215,8 +216,8 @@ def test_invalid_json_is_an_error(tmp_path):
 # Installing from a local folder
 
 
-def install(data_set, root, *, data_sets=None, **options):
-    lines = []
+def install(data_set, root, *, data_sets=None, lines=None, **options):
+    lines = [] if lines is None else lines
     dataset_install.install_data_set(data_set, data_sets or [data_set], root, report=lines.append, retry=QUICK, **options)
     return lines
 
@@ -310,12 +311,10 @@ def test_copy_waits_for_another_process(tmp_path):
     local, lines = write_files(tmp_path / "hand", cats_csv=CATS), []
     cats_only = replace(PETS, files=(CATS_FILE,), count_checks=())
     with locked_part_file(tmp_path / "data/pets/cats.csv", print):
-        thread = threading.Thread(target=lambda: lines.extend(install(cats_only, tmp_path / "data", source=local)))
+        thread = threading.Thread(target=lambda: install(cats_only, tmp_path / "data", source=local, lines=lines))
         thread.start()
-        thread.join(0.2)
-        assert thread.is_alive()
+        wait_until(lambda: "waiting for another crossmatch process that downloads cats.csv" in lines)
     thread.join()
-    assert "waiting for another crossmatch process that downloads cats.csv" in lines
     assert read_tree(tmp_path / "data") == {"pets/cats.csv": CATS}
 
 

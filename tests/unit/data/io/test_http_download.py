@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,12 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.dataset_files import DataFile
 from crossmatch.data.io.http_download import RetryPolicy, download, locked_part_file
 from error_messages import error_message
+from polling import LIMIT, wait_until
 
 SRC = Path(__file__).parents[4] / "src"
 CONTENT = random.Random(0).randbytes(100_000)
 OTHER = random.Random(1).randbytes(100_000)
+PATIENCE = 2.0  # seconds that a client waits for a server that hangs; one that does not hang answers much earlier
 SHA, OTHER_SHA = (hashlib.sha256(content).hexdigest() for content in (CONTENT, OTHER))
 
 
@@ -29,11 +30,11 @@ def fetch(server, tmp_path):
     """Download with few attempts; returns the pauses between them."""
     server.content = CONTENT
 
-    def call(mirrors=(), known=True, timeout=5.0, tries=3):
+    def call(mirrors=(), known=True, timeout=LIMIT, tries=3, report=lambda line: None):
         pauses = []
         url = f"{server.url}/cxc/a.csv"
         file = DataFile("cxc/a.csv", SHA if known else None, len(CONTENT) if known else None, url, mirrors)
-        download(file, tmp_path / "a.csv", RetryPolicy(timeout, tries, 1.0, pauses.append), lambda line: None)
+        download(file, tmp_path / "a.csv", RetryPolicy(timeout, tries, 1.0, pauses.append), report)
         return pauses
 
     return call
@@ -67,7 +68,7 @@ SUCCESSES = {
     "a part of another version": (lambda b, s: [], OTHER[:70_000], {}, ["bytes=70000-", None]),
     "a part that is too long": (lambda b, s: [], CONTENT + b"more", {}, [None]),
     "a server that hangs": (
-        lambda b, s: [b.hangs_after(20_000, s), b.honest], b"", {"timeout": 0.8}, [None, "bytes=20000-"],
+        lambda b, s: [b.hangs_after(20_000, s), b.honest], b"", {"timeout": PATIENCE}, [None, "bytes=20000-"],
     ),
     "a break in a file of unknown size and hash": (
         lambda b, s: [b.breaks_after(30_000), b.honest], b"", {"known": False}, [None, "bytes=30000-"],
@@ -116,7 +117,7 @@ FAILURES = {
     "a missing page": (lambda b, s: [b.status(404)], {}, "answered 404 Not Found", 0, 1),
     "an error each time": (lambda b, s: [b.status(500)], {}, "answered 500", 0, 3),
     "a timeout each time": (
-        lambda b, s: [b.hangs_after(20_000, s), b.hangs_after(0, s)], {"timeout": 0.8, "tries": 1}, "timed out", 20_000, None,
+        lambda b, s: [b.hangs_after(20_000, s), b.hangs_after(0, s)], {"timeout": PATIENCE, "tries": 1}, "timed out", 20_000, None,
     ),
     "a break each time, without ranges": (
         lambda b, s: [b.breaks_after(20_000, honours=False)], {}, "20,000 of 100,000 bytes", 20_000, 4,
@@ -187,16 +188,15 @@ def test_random_server_behaviour_gives_the_right_file_or_none(server, fetch, beh
 # Several processes, and a killed process
 
 
-def test_concurrent_downloads_send_one_request(server, fetch, tmp_path):
-    def slowly(handler, content, start):
-        handler.send_response(200)
-        handler.end_headers()
-        for at in range(0, len(content), 20_000):
-            handler.wfile.write(content[at : at + 20_000])
-            time.sleep(0.05)
+def test_concurrent_downloads_send_one_request(server, fetch, behave, tmp_path):
+    lines = []
 
-    server.script = [slowly]
-    threads = [threading.Thread(target=fetch) for _ in range(4)]
+    def answer_when_the_others_wait(handler, content, start):
+        wait_until(lambda: len(lines) == 3)
+        behave.honest(handler, content, start)
+
+    server.script = [answer_when_the_others_wait]
+    threads = [threading.Thread(target=fetch, kwargs={"report": lines.append}) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -220,7 +220,7 @@ def test_waiting_process_reports_it(tmp_path):
     with locked_part_file(tmp_path / "a.csv", print):
         thread = threading.Thread(target=second)
         thread.start()
-        assert reported.wait(5)
+        assert reported.wait(LIMIT)
         assert folder_contents(tmp_path) == {"a.csv.part": b""}
     thread.join()
     assert lines == ["waiting for another crossmatch process that downloads a.csv"]
@@ -236,9 +236,8 @@ def test_killed_download_is_continued(server, fetch, behave, tmp_path):
         f"download(file, Path({str(tmp_path / 'a.csv')!r}), RetryPolicy(), print)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SRC)})
-    part, deadline = tmp_path / "a.csv.part", time.monotonic() + 20
-    while not (part.exists() and part.stat().st_size == 40_000) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    part = tmp_path / "a.csv.part"
+    wait_until(lambda: part.exists() and part.stat().st_size == 40_000)
     process.kill()
     process.wait()
     assert folder_contents(tmp_path) == {"a.csv.part": CONTENT[:40_000]}

@@ -6,13 +6,12 @@ Run as a program, this file is the process that is killed (`killed_process`).
 import errno
 import gc
 import io
+import itertools
 import json
 import os
-import random
 import resource
 import signal
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,8 @@ from crossmatch.models.cache import Cache, default_cache_folder, store
 from crossmatch.models.cache import blocks as block_format
 from crossmatch.models.cache.blocks import read_block
 from crossmatch.models.cache.cross_encoder_scores import PROBED_IMAGES, score_key, score_matrix, split_into_blocks
-from killed_process import ChildProcess, Steps, wait_for_others
+from killed_process import ChildProcess, Steps, hold, wait_for_others
+from polling import wait_until
 
 IMAGES, CAPTIONS, BATCH = 7, 37, 1
 BLOCKS = 7 * 5  # one image by eight captions each
@@ -82,19 +82,35 @@ def quick(monkeypatch):
 # The process that is killed
 
 
-def work(folder, log, out, seconds=0.0, point="", nth=0, meet=0):
-    """Score everything, once `meet` processes have started; die at the nth time that `point` is reached."""
+def work(folder, log, out, point="", nth=0, meet=0, meet_in_call=0, hold_in_call=0):
+    """Score everything, once `meet` processes have started; die at the nth time that `point` is reached.
+
+    The first call waits until `meet_in_call` processes are in theirs, and one call can wait for the parent.
+    """
     wait_for_others(out, meet)
-    steps = Steps(point, nth)
+    steps, calls = Steps(point, nth), itertools.count(1)
 
     def score(images, texts):
-        with open(log, "a") as file:
-            file.write(f"{number(images[0])} {number(texts[0])}\n")
-        time.sleep(seconds)
+        call = next(calls)
+        append(log, f"{number(images[0])} {number(texts[0])}")
+        if call == 1:
+            wait_for_others(out, meet_in_call, "in its first call")
+        if call == hold_in_call:
+            hold(out)
         steps.reach("scored")
         return truth(images, texts)
 
-    np.savez(out, score_matrix(score, COLLECTION, batch=BATCH, cache=Cache(Path(folder)), system=SYSTEM).values)
+    cache = Cache(Path(folder), lambda line: append(messages_of(out), line))
+    np.savez(out, score_matrix(score, COLLECTION, batch=BATCH, cache=cache, system=SYSTEM).values)
+
+
+def append(path, line):
+    with open(path, "a") as file:
+        file.write(f"{line}\n")
+
+
+def messages_of(out):
+    return Path(f"{out}.messages")
 
 
 Process = partial(ChildProcess, __file__, log_name="calls.log")  # all processes of a test write one log
@@ -121,34 +137,18 @@ if __name__ == "__main__":
 
 
 def test_resumed_process_scores_only_missing_blocks(tmp_path):
-    for seconds in (0.02, 0.1, 0.5):  # on a busy machine a process may end before it is killed
-        folder = tmp_path / str(seconds)
-        folder.mkdir()
-        kills, last = kill_until_done(folder, seconds)
-        assert BLOCKS <= last.calls <= BLOCKS + kills
-        assert saved_bytes(last) == EXPECTED.tobytes()
-        assert compute(folder / "cache")[1] == 0
-        if kills >= 3:
-            break
-    assert kills >= 3
-
-
-def kill_until_done(folder, seconds):
-    """Return how many processes were killed, and the one that finished."""
-    rng, kills = random.Random(), 0
-    while True:
-        running = Process(folder, seconds=seconds)
-        wait = running.calls + rng.randrange(3, 9)
-        while running.popen.poll() is None and running.calls < wait:
-            time.sleep(0.002)
-        time.sleep(rng.uniform(0, 2 * seconds))
+    calls_before_kill = (4, 1, 9)
+    for calls in calls_before_kill:
+        running = Process(tmp_path, hold_in_call=calls)
+        running.wait_for_calls(running.calls + calls)
         running.popen.kill()
         code, error = running.end()
-        if code == 0:
-            return kills, running
         assert code == -signal.SIGKILL, error
-        kills += 1
-        assert kills < BLOCKS, "the scores are never finished"
+    last = Process(tmp_path)
+    assert last.end() == (0, "")
+    assert last.calls == BLOCKS + len(calls_before_kill)  # only the call in which a process was killed is repeated
+    assert saved_bytes(last) == EXPECTED.tobytes()
+    assert compute(tmp_path / "cache")[1] == 0
 
 
 @pytest.mark.slow
@@ -177,14 +177,14 @@ def unpack(raw, name, key):
 
 
 def test_second_process_waits_for_the_first(tmp_path):
-    both = [Process(tmp_path, name, seconds=0.01, meet=2) for name in "ab"]
+    both = [Process(tmp_path, name, meet=2) for name in "ab"]
     assert [process.end() for process in both] == [(0, ""), (0, "")]
     assert both[0].calls == BLOCKS
     assert all(saved_bytes(process) == EXPECTED.tobytes() for process in both)
 
 
 def test_two_processes_may_write_without_locks(tmp_path):
-    both = [Process(tmp_path, name, seconds=0.01, meet=2, unlocked=True) for name in "ab"]
+    both = [Process(tmp_path, name, meet_in_call=2, unlocked=True) for name in "ab"]
     assert [process.end() for process in both] == [(0, ""), (0, "")]
     assert BLOCKS < both[0].calls <= 2 * BLOCKS, "the processes did not overlap"
     assert all(saved_bytes(process) == EXPECTED.tobytes() for process in both)
@@ -192,11 +192,10 @@ def test_two_processes_may_write_without_locks(tmp_path):
 
 
 def test_waiting_process_continues_when_the_other_is_killed(tmp_path):
-    first = Process(tmp_path, "a", seconds=0.2)
-    while first.calls < 3:
-        time.sleep(0.002)
+    first = Process(tmp_path, "a", hold_in_call=3)
+    first.wait_for_calls(3)
     second = Process(tmp_path, "b")
-    time.sleep(0.6)  # long enough to reach the lock
+    wait_until(lambda: messages_of(second.out).exists() and "waiting for it to finish" in messages_of(second.out).read_text())
     first.popen.kill()
     assert first.end()[0] == -signal.SIGKILL
     assert second.end() == (0, "")
@@ -578,11 +577,11 @@ def test_entries_are_listed_and_cleared(tmp_path):
 
 
 def test_entry_in_use_is_not_cleared(tmp_path):
-    running = Process(tmp_path, seconds=0.05)
-    while running.calls < 3:
-        time.sleep(0.002)
+    running = Process(tmp_path, hold_in_call=3)
+    running.wait_for_calls(3)
     with pytest.raises(CrossmatchError, match="a process is writing to"):
         Cache(tmp_path / "cache").clear()
+    running.release()
     assert running.end() == (0, "")
 
 

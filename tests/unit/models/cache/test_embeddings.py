@@ -6,12 +6,10 @@ Run as a program, this file is the process that is killed (`killed_process`).
 import errno
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from crossmatch.models.baselines.text_encoders import TfIdf
 from crossmatch.models.cache import Cache, store
 from crossmatch.models.cache.blocks import FORMAT, pack_block
 from crossmatch.models.cache.embeddings import EmbeddingCache, count_items, embedding_key, text_key
-from killed_process import ChildProcess, Steps, wait_for_others
+from killed_process import ChildProcess, Steps, hold, wait_for_others
 
 IMAGES, BATCH = 12, 3
 CALLS = 4 + 8  # batches of 12 images, and of 24 texts
@@ -99,22 +97,27 @@ def quick(monkeypatch):
 # The process that is killed
 
 
-def work(folder, log, out, seconds=0.0, point="", nth=0, meet=0):
-    """Embed everything, once `meet` processes have started; die at the nth time that `point` is reached."""
-    wait_for_others(out, meet)
+def work(folder, log, out, point="", nth=0, meet_in_call=0, hold_in_call=0):
+    """Embed everything; die at the nth time that `point` is reached.
+
+    The first call waits until `meet_in_call` processes are in theirs, and one call can wait for the parent.
+    """
     steps = Steps(point, nth)
 
-    class Slow(Model):
+    class Logged(Model):
         def _embed(self, items):
             with open(log, "a") as file:
                 file.write(f"{len(items)}\n")
-            time.sleep(seconds)
+            if not self.calls:
+                wait_for_others(out, meet_in_call, "in its first call")
+            if len(self.calls) + 1 == hold_in_call:
+                hold(out)
             steps.reach("embedded")
             return super()._embed(items)
 
         embed_images = embed_texts = _embed
 
-    np.savez(out, *embed_all(Path(folder), Slow())[0])
+    np.savez(out, *embed_all(Path(folder), Logged())[0])
 
 
 Process = partial(ChildProcess, __file__)
@@ -149,24 +152,20 @@ def test_process_may_be_killed_at_every_step_of_writing(tmp_path, point, cached_
 
 @pytest.mark.slow
 def test_killed_process_loses_at_most_one_batch(tmp_path):
-    rng, killed = random.Random(5), []
-    for n in range(4):
-        process = Process(tmp_path, name=f"process {n}", seconds=0.02)
-        while not process.log.exists() and process.popen.poll() is None:
-            time.sleep(0.001)
-        time.sleep(rng.random() * 0.1)
-        process.popen.send_signal(signal.SIGKILL)
+    calls_before_kill = (2, 1, 3, 4)
+    for n, calls in enumerate(calls_before_kill):
+        process = Process(tmp_path, name=f"process {n}", hold_in_call=calls)
+        process.wait_for_calls(calls)
+        process.popen.kill()
         code, error = process.end()
-        assert code in (0, -signal.SIGKILL), error
-        killed.append(process.calls)
+        assert code == -signal.SIGKILL, error
     vectors, calls = embed_all(tmp_path / "cache")
     assert same(vectors, EXPECTED)
-    assert min(killed) >= 1
-    assert sum(killed) + len(calls) <= CALLS + len(killed)
+    assert sum(calls_before_kill) + len(calls) <= CALLS + len(calls_before_kill)
 
 
 def test_two_processes_may_write_at_once(tmp_path):
-    both = [Process(tmp_path, name=name, seconds=0.005, meet=2) for name in ("one", "two")]
+    both = [Process(tmp_path, name=name, meet_in_call=2) for name in ("one", "two")]
     ends = [process.end() for process in both]
     assert [code for code, _ in ends] == [0, 0], ends
     assert all(same(saved_vectors(process), EXPECTED) for process in both)
@@ -178,9 +177,10 @@ def test_two_processes_may_write_at_once(tmp_path):
 
 
 def test_process_finishes_when_the_other_is_killed(tmp_path):
-    killed = Process(tmp_path, name="one", seconds=0.01, meet=2, point="before the name", nth=4)
-    survivor = Process(tmp_path, name="two", seconds=0.01, meet=2)
+    killed = Process(tmp_path, name="one", meet_in_call=2, point="before the name", nth=4)
+    survivor = Process(tmp_path, name="two", meet_in_call=2, hold_in_call=1)
     assert killed.end()[0] == -signal.SIGKILL
+    survivor.release()
     assert survivor.end()[0] == 0
     assert same(saved_vectors(survivor), EXPECTED)
     assert not embed_all(tmp_path / "cache")[1]

@@ -1,7 +1,6 @@
 """Claims: who gets what, for how long, and why not."""
 
 import threading
-import time
 
 import psycopg
 import pytest
@@ -14,6 +13,7 @@ from crossmatch.study.assignment.displayed_hits import NotFoundError
 from crossmatch.study.assignment.review import ReviewConflictError, review, set_open
 from crossmatch.study.database.schema import barred, claim, event, member, slot
 from crossmatch.study.database.verification import verify
+from polling import wait_until
 from study_lab import (
     WITH_GOLD,
     add_annotator,
@@ -576,13 +576,14 @@ def test_a_server_that_ends_connections_loses_and_doubles_nothing(request, tmp_p
     """In the middle of transactions and at their end: whoever tries again goes on."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
         study = add_small_study(campaign, "recipe.batch=1", "recipe.people=2", items=20)
-        people, told = [add_annotator(campaign, study) for _ in range(4)], []
+        people, told, is_over = [add_annotator(campaign, study) for _ in range(4)], [], threading.Event()
         end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
 
         def storm():
+            """Connections end after each submission, wherever the others are."""
             with psycopg.connect(request.getfixturevalue("postgres_url"), autocommit=True) as other:
-                for _ in range(40):
-                    time.sleep(0.03)
+                for count in range(1, 41):
+                    wait_until(lambda count=count: len(told) >= count or is_over.is_set())
                     other.execute(end)
 
         def labour(who):
@@ -594,11 +595,12 @@ def test_a_server_that_ends_connections_loses_and_doubles_nothing(request, tmp_p
                 except NoHitAvailableError:
                     return
                 except (DBAPIError, psycopg.Error):
-                    time.sleep(0.01)
+                    pass
 
         ended = threading.Thread(target=storm)
         ended.start()
         outcomes = in_parallel([lambda who=who: labour(who) for who in people])
+        is_over.set()
         ended.join()
         assert outcomes == [None] * 4
         assert campaign.engine.pool.checkedout() == 0

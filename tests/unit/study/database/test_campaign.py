@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 
 import psycopg
@@ -22,6 +21,7 @@ from crossmatch.study.database.verification import verify
 from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.new_items import NewItem
+from polling import LIMIT, wait_until
 from study_lab import Clock, add_annotator, add_small_study, database_of, in_order, in_parallel, new_campaign, submit_hit
 
 
@@ -103,6 +103,7 @@ def test_interrupted_creation_is_completed(request, tmp_path, place, kind):
         add_small_study(campaign)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("whose", ["another's", "its own, with a person in it"])
 def test_database_with_a_campaign_is_not_overwritten(request, tmp_path, whose):
     folder, database = tmp_path / "c", database_of("postgresql", request)
@@ -180,15 +181,17 @@ def test_unreachable_database_leaves_nothing_and_hides_the_password(tmp_path, po
         add_small_study(campaign)
 
 
+@pytest.mark.postgres
 def test_a_database_holds_one_campaign(tmp_path, request):
     database = database_of("postgresql", request)
     with new_campaign(tmp_path / "a", database), pytest.raises(UsageError, match="already holds a campaign"):
         create_campaign(tmp_path / "b", database)
 
 
-def test_sqlite_uses_full_durability(campaign):
-    with campaign.read_transaction() as connection:
-        if campaign.engine.dialect.name == "sqlite":
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_commits_wait_for_the_disk(tmp_path, request, kind):
+    with new_campaign(tmp_path / "c", database_of(kind, request)) as campaign, campaign.read_transaction() as connection:
+        if kind == "sqlite":
             told = [connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous", "foreign_keys")]
             assert told == ["wal", 2, 1]
         else:
@@ -224,6 +227,7 @@ def test_database_url_is_stored(campaign):
     assert isinstance(campaign.now, Clock)
 
 
+@pytest.mark.postgres
 def test_connections_that_the_server_has_closed_are_replaced(request, tmp_path):
     """As after a restart of PostgreSQL: those that were idle are tried first, and nobody sees an error."""
     with new_campaign(tmp_path / "campaign", database_of("postgresql", request)) as campaign:
@@ -286,8 +290,7 @@ def test_interrupted_waiter_does_not_block_the_lock(small):
     main, lock = threading.main_thread().ident, small.write_lock
 
     def interrupt_when_waiting():
-        while not lock._waiting:
-            time.sleep(0.001)
+        wait_until(lambda: lock._waiting)
         signal.pthread_kill(main, signal.SIGINT)
 
     with lock:
@@ -297,5 +300,5 @@ def test_interrupted_waiter_does_not_block_the_lock(small):
     done = []
     other = threading.Thread(target=lambda: done.append(add_person(small, "other")), daemon=True)
     other.start()
-    other.join(10)
+    other.join(LIMIT)
     assert done == names(small) == ["other"]

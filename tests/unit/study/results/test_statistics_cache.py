@@ -1,6 +1,5 @@
 """Figures that are there when a page asks for them: nothing is measured twice, and nobody waits long."""
 
-import time
 from threading import Event
 
 import pytest
@@ -11,6 +10,7 @@ from crossmatch.study.assignment import review as verdicts
 from crossmatch.study.results import statistics_cache
 from crossmatch.study.results.annotator_agreement import measure_agreement
 from crossmatch.study.results.statistics_cache import StatisticsCache
+from polling import LIMIT, wait_until
 from study_lab import add_annotator, add_small_study, submit_hit
 
 
@@ -52,13 +52,11 @@ def test_what_takes_long_is_not_measured_for_every_page(small, monkeypatch):
 def test_a_page_does_not_wait_for_what_takes_long(small, monkeypatch):
     study_id = add_small_study(small, "recipe.people=2")
     goes_on = Event()
-    monkeypatch.setattr(statistics_cache, "measure_agreement", lambda *told: goes_on.wait(60) and measure_agreement(*told))
+    monkeypatch.setattr(statistics_cache, "measure_agreement", lambda *told: goes_on.wait(LIMIT) and measure_agreement(*told))
     found = StatisticsCache(max_wait=0.0)
     assert found.view(small, study_id).agreement is None
     goes_on.set()
-    until = time.monotonic() + 60
-    while found.view(small, study_id).agreement is None and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: found.view(small, study_id).agreement is not None)
     assert found.view(small, study_id).is_new
 
 

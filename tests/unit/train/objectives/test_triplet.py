@@ -32,7 +32,7 @@ def test_hinges_equal_loops(n, negatives, seed, margin):
     scores = (torch.rand(n, n, generator=generator, dtype=torch.float64) * 8).round() / 8  # with ties
     image = torch.randint(0, max(1, n - 1), (n,), generator=generator)  # some images twice
     loss = hinge(scores, image, negatives, margin)
-    assert float(loss) == pytest.approx(by_loops(scores.tolist(), image.tolist(), negatives, margin), abs=1e-12)
+    assert float(loss) == pytest.approx(by_loops(scores.tolist(), image.tolist(), negatives, margin), rel=1e-12, abs=1e-12)
 
 
 def test_only_the_hardest_negative_has_a_gradient():
