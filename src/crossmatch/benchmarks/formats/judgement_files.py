@@ -64,7 +64,8 @@ def read_judgements(
     positions = {"image_id": images, "image": images, "caption_id": captions, "caption": captions_by_text}
     grades: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
     only: dict[str, str] = {}
-    for row in read_table(path, (file_format.first, file_format.second, ("grade",)), OPTIONAL_COLUMNS):
+    required = (file_format.first, file_format.second, ("grade",))
+    for row in read_table(path, required, OPTIONAL_COLUMNS, has_escaped_formulas=True):
         if row.cells.get("caption_id") in skipped_captions or row.cells.get("other_caption_id") in skipped_captions:
             continue
         direction = _parse_direction(row, file_format.kind)

@@ -67,7 +67,7 @@ def read_source(path: Path, collection: Collection, kind: str, positive: float |
     require_table(file, "judgements")
     ids = {side: set(collection.ids(side).tolist()) for _, side, _ in COLUMNS}
     values: dict[Pair, list[float]] = defaultdict(list)
-    for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS)):
+    for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS), has_escaped_formulas=True):
         if row.cells.get("by") == LINKS:
             continue
         image, caption = (find_item_id(row, columns, ids[side], official_id) for columns, side, official_id in COLUMNS)
