@@ -313,7 +313,7 @@ def verify_command(folder: Path) -> None:
 
 
 @study.command("simulate")
-@click.argument("where")
+@click.argument("folder", type=FOLDER)
 @STUDY
 @click.option("--people", type=click.IntRange(1, 1000), default=30, show_default=True, help="Number of artificial annotators.")
 @click.option("--accuracy", type=SHARE, default=0.9, show_default=True, help="Share of correct choices.")
@@ -331,18 +331,17 @@ def verify_command(folder: Path) -> None:
               help="Allow a campaign in which real people may work; their HITs are not touched.")  # fmt: skip
 @click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after this many seconds.  [default: no limit]")
 @SEED
-def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float,
+def simulate_command(folder: Path, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float,
                      allow_real_people: bool, limit: float, seed: int, **habits: Any) -> None:  # fmt: skip
     """Rehearse a study with artificial annotators.
 
-    They answer through the real web pages. WHERE is the folder of a campaign or the link of a study.
+    They answer through the real web pages.
     """
     from crossmatch.report.tables import Table, format_table
     from crossmatch.study.simulation.simulate import simulate
     from crossmatch.study.simulation.simulated_annotators import Habits
 
-    place = where if where.startswith(("http://", "https://")) else Path(where)
-    summaries = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
+    summaries = simulate(folder, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
                          allow_real_people=allow_real_people, limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
     rows = tuple(
         (

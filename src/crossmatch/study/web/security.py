@@ -1,6 +1,7 @@
 """Security of the pages: sessions, forged requests, size limits, rate limits and headers.
 
-- A session is a signed cookie that scripts cannot read and other sites cannot send. It ends when the person gets a new token.
+- A session is a signed cookie that scripts cannot read and other sites cannot send. It ends when the person gets a new token, by its
+  number and not by a time, so that a clock that is set back ends no session.
 - A request that changes something carries a second secret that only our own pages know (CSRF), and comes from our own origin.
 - Nothing inline is executed, nothing is loaded from other sites, and no page can be framed.
 """
@@ -20,7 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from itsdangerous import BadData, URLSafeTimedSerializer
+from itsdangerous import BadData, URLSafeSerializer
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment.displayed_hits import SESSION_EXPIRED
@@ -71,13 +72,13 @@ class Visitor:
 # -- sessions
 
 
-def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(campaign.secret, salt="session")
+def _signer(campaign: Campaign) -> URLSafeSerializer:
+    return URLSafeSerializer(campaign.secret, salt="session")
 
 
 def open_session(campaign: Campaign, response: Response, person: Person, secure: bool) -> None:
     """Start a session: the browser gets a signed cookie."""
-    value = _signer(campaign).dumps([person.id, person.session_number, secrets.token_hex(8)])
+    value = _signer(campaign).dumps([person.id, person.session_number, secrets.token_hex(8), int(campaign.now())])
     response.set_cookie(COOKIE, value, max_age=SESSION_DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
 
 
@@ -91,12 +92,17 @@ class Session:
 
 
 def read_session(campaign: Campaign, request: Request) -> Session | None:
-    """The session in the cookie of a request; None if it is forged or too old."""
+    """The session in the cookie of a request; None if it is forged or too old.
+
+    A session that starts in the future is valid: the clock was set back, or the clock of another server is ahead.
+    """
     try:
-        person_id, number, nonce = _signer(campaign).loads(request.cookies.get(COOKIE, ""), max_age=SESSION_DAYS * 86_400)
+        person_id, number, nonce, start = _signer(campaign).loads(request.cookies.get(COOKIE, ""))
     except (BadData, ValueError, TypeError):
         return None
-    if not isinstance(person_id, int) or not 0 < person_id < 2**31 or not isinstance(number, int):
+    if not all(isinstance(value, int) for value in (person_id, number, start)) or not 0 < person_id < 2**31:
+        return None
+    if campaign.now() - start > SESSION_DAYS * 86_400:
         return None
     return Session(person_id, number, csrf_token(campaign, f"{person_id}/{number}/{nonce}"))
 
