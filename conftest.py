@@ -54,12 +54,14 @@ OUTSIDE_FAST = (
     "tests/web",
     "tests/study_contract",
     "tests/unit/study/simulation",
+    "tests/unit/study/test_connections.py",
     "tests/unit/study/test_flow.py",
     "tests/unit/study/test_fuzz.py",
     "tests/unit/study/test_hostile.py",
     "tests/unit/study/test_malformed.py",
     "tests/unit/cli/test_build.py",
     "tests/unit/cli/test_study_cli.py",
+    "tests/unit/cli/test_study_serve.py",
     "tests/unit/cli/test_coco_suite.py",
 )
 

@@ -52,7 +52,7 @@ from pathlib import Path
 from crossmatch.study.web.server import serve
 
 folder, port, ahead = sys.argv[1:]
-serve(Path(folder), port=int(port), now=lambda: time.time() + float(ahead))
+serve(Path(folder), port=int(port), connections=0, now=lambda: time.time() + float(ahead))
 """
 
 

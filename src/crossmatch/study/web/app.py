@@ -46,16 +46,15 @@ ROUTES = (
 )
 
 
-def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
+def make_app(campaign: Campaign, *, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
     """The application of a campaign.
 
     Args:
         campaign: The campaign.
-        secure: Whether cookies are sent by https only.
         site: Shared state; tests pass their own.
         hosts: The allowed values of the Host header; empty for any.
     """
     app = Starlette(routes=list(ROUTES), exception_handlers={CrossmatchError: handle_error, Exception: handle_error})
     app.router.redirect_slashes = False  # a redirect would use the Host header
-    app.state.site = site or Site(campaign, secure)
+    app.state.site = site or Site(campaign)
     return SecurityMiddleware(app, hosts)

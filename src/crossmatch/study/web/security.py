@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import math
 import re
 import secrets
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from itsdangerous import BadData, URLSafeSerializer
+from starlette.requests import ClientDisconnect
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment.displayed_hits import SESSION_EXPIRED
@@ -40,6 +42,7 @@ SESSION_DAYS = 14
 MAX_BODY_BYTES = 512 * 1024
 MAX_ADDRESS_LENGTH = 2000
 MAX_JSON_DEPTH = 12
+log = logging.getLogger(__name__)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -166,14 +169,24 @@ async def read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestRejectedError(415, "Expected a form (application/x-www-form-urlencoded).")
     try:
-        text = (await request.body()).decode()
+        text = (await _read_body(request)).decode()
         fields = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=False, max_num_fields=50))
         require_plain(fields)
-    except RequestRejectedError:  # the body is too large
+    except RequestRejectedError:  # the body is too large or incomplete
         raise
     except (UnicodeDecodeError, ValueError):
         raise RequestRejectedError(400, "Cannot read the form. Reload the page.") from None
     return fields
+
+
+async def _read_body(request: Request) -> bytes:
+    """The body of a request. A connection that ends before it is complete is one line in the log."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        client = request.client.host if request.client else "unknown address"
+        log.warning("%s: an upload was cut off (%s %s).", client, request.method, ascii(request.scope["path"])[:200])
+        raise RequestRejectedError(400, "The connection was closed before the request was complete. Try again.") from None
 
 
 async def read_json(request: Request) -> dict[str, Any]:
@@ -181,9 +194,9 @@ async def read_json(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise RequestRejectedError(415, "Expected JSON (application/json).")
     try:
-        body = json.loads(await request.body())
+        body = json.loads(await _read_body(request))
         require_plain(body)
-    except RequestRejectedError:  # the body is too large
+    except RequestRejectedError:  # the body is too large or incomplete
         raise
     except (ValueError, RecursionError):
         raise RequestRejectedError(400, "The request is not valid JSON. Reload the page.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment.claims import NoHitAvailableError
 from crossmatch.study.assignment.displayed_hits import NotFoundError, SessionExpiredError
 from crossmatch.study.assignment.review import ReviewConflictError
-from crossmatch.study.database.campaign import Campaign
+from crossmatch.study.database.campaign import Campaign, DatabaseUnavailableError
 from crossmatch.study.results.statistics_cache import StatisticsCache
 from crossmatch.study.web.security import (
     FIELD,
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 HERE = Path(__file__).parent
+log = logging.getLogger(__name__)
 Sender = TypeVar("Sender", bound=Visitor | Session | None)
+DATABASE_AWAY = "The service cannot reach its database at the moment. Your answers are not lost. Try again in a minute."
 STATUS_CODES = (  # the first class that fits
+    (DatabaseUnavailableError, 503),
     (NotFoundError, 404),
     (SessionExpiredError, 401),
     (NoHitAvailableError, 409),
@@ -53,6 +57,7 @@ class Site:
     secure: bool = False  # whether people use https
     entries: RateLimit = field(default_factory=lambda: RateLimit(2, 120))  # joining and entering, per address
     requests: RateLimit = field(default_factory=lambda: RateLimit(50, 200))  # everything else, per person
+    outage_lines: RateLimit = field(default_factory=lambda: RateLimit(1 / 60, 1))  # in the log
     statistics: StatisticsCache = field(default_factory=StatisticsCache)
     templates: Environment = field(
         default_factory=lambda: Environment(
@@ -133,6 +138,10 @@ def handle_error(request: Request, error: Exception) -> Response:
     else:
         status = next((code for kind, code in STATUS_CODES if isinstance(error, kind)), 500)
     text = str(error) if isinstance(error, CrossmatchError) else "Something went wrong on the server. Try again."
+    if isinstance(error, DatabaseUnavailableError):
+        if site_of(request).outage_lines.allow("database"):
+            log.error("%s", text)
+        text = DATABASE_AWAY  # not the path or the host
     if is_api(request):
         body: dict[str, Any] = {"error": text}
         if isinstance(error, NoHitAvailableError):
