@@ -33,7 +33,6 @@ except ImportError:  # Windows: nothing prevents two processes from creating the
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.exc import DBAPIError
 
 CAMPAIGN_FILE, SECRET_FILE, DATABASE_FILE, IMAGES_FOLDER = "campaign.toml", "secret", "campaign.db", "pictures"
 FORMAT = 2
@@ -86,7 +85,7 @@ class DatabaseUnavailableError(CrossmatchError):
 
 
 @contextmanager
-def _explain_database_errors(where: Path) -> Iterator[None]:
+def _explain_database_errors(engine: Engine, folder: Path) -> Iterator[None]:
     """Raise `DatabaseUnavailableError` for errors of the database itself. Errors in statements are bugs and stay as they are."""
     from sqlalchemy.exc import DBAPIError
     from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -94,28 +93,27 @@ def _explain_database_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except PoolTimeoutError:
-        raise DatabaseUnavailableError(f"The database of {where} is too busy: all connections are in use. Try again.") from None
-    except DBAPIError as error:
-        if _is_bug(error):
+        raise DatabaseUnavailableError(f"The database of {folder} is too busy: all connections are in use. Try again.") from None
+    except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:  # the driver's own errors come from connecting
+        original = error.orig if isinstance(error, DBAPIError) else error
+        if _is_bug(original, engine.dialect.loaded_dbapi):
             raise
-        reason = str(error.orig).strip().partition("\n")[0]
+        reason = str(original).strip().partition("\n")[0]
         hint = (
             "Check that its folder is complete and writable, and that the disk is not full"
-            if isinstance(error.orig, sqlite3.Error)
+            if isinstance(original, sqlite3.Error)
             else "Check that the database server is running and that this user has access"
         )
-        raise DatabaseUnavailableError(f"Cannot use the database of {where} ({reason}). {hint}.") from None
+        raise DatabaseUnavailableError(f"Cannot use the database of {folder} ({reason}). {hint}.") from None
 
 
-def _is_bug(error: DBAPIError) -> bool:
+def _is_bug(error: BaseException | None, driver: Any) -> bool:
     """Whether an error comes from a statement or its values, and not from the database."""
-    from sqlalchemy.exc import DatabaseError, InterfaceError, InternalError, OperationalError
-
-    if isinstance(error.orig, sqlite3.OperationalError):  # of wrong SQL, too
-        return error.orig.sqlite_errorcode == sqlite3.SQLITE_ERROR and "no such table" not in str(error.orig)
-    is_missing = getattr(error.orig, "sqlstate", "") in MISSING_SQLSTATES
-    is_of_database = isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
-    return not (is_missing or is_of_database)
+    if isinstance(error, sqlite3.OperationalError):  # of wrong SQL, too
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR and "no such table" not in str(error)
+    is_missing = getattr(error, "sqlstate", "") in MISSING_SQLSTATES
+    kinds = (driver.OperationalError, driver.InterfaceError, driver.InternalError)
+    return not (is_missing or isinstance(error, kinds) or type(error) is driver.DatabaseError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +158,7 @@ class Campaign:
         """
         is_sqlite = self.engine.dialect.name == "sqlite"
         lock = self.write_lock if is_sqlite or exclusive else nullcontext()
-        explained = _explain_database_errors(self.folder)
+        explained = _explain_database_errors(self.engine, self.folder)
         with explained, self.engine.connect() as connection, lock, connection.begin():
             if is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -171,7 +169,7 @@ class Campaign:
     @contextmanager
     def read_transaction(self) -> Iterator[Connection]:
         """A transaction that only reads, does not wait for writers, and sees the database at one moment."""
-        with _explain_database_errors(self.folder), self.engine.connect() as connection:
+        with _explain_database_errors(self.engine, self.folder), self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN")
             else:
