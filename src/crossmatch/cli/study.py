@@ -161,7 +161,7 @@ def _create_demo(folder: Path) -> None:
 )
 @JSON
 def status_command(folder: Path, name: str, close: bool, reopen: bool, backup: Path | None, as_json: bool) -> None:
-    """Show the progress of each study, close or reopen one, or copy the campaign.
+    """Show the progress of studies, or close, reopen or copy.
 
     Annotators can still submit the HITs that they have when a study closes. A copy is a campaign that all commands open.
     """
