@@ -58,6 +58,7 @@ OUTSIDE_FAST = (
     "tests/study_contract",
     "tests/unit/diorama/test_trials.py",
     "tests/unit/study/simulation",
+    "tests/unit/study/test_connections.py",
     "tests/unit/study/test_flow.py",
     "tests/unit/study/test_fuzz.py",
     "tests/unit/study/test_hostile.py",
@@ -65,6 +66,7 @@ OUTSIDE_FAST = (
     "tests/unit/study/test_rules.py",
     "tests/unit/cli/test_build.py",
     "tests/unit/cli/test_study_cli.py",
+    "tests/unit/cli/test_study_serve.py",
     "tests/unit/cli/test_coco_suite.py",
 )
 

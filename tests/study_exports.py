@@ -8,6 +8,7 @@ from crossmatch.study.assignment import claims, people
 from crossmatch.study.design.add_study import create_study
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.new_items import NewItem
+from crossmatch.study.results.answers import is_artificial
 from crossmatch.study.study import find_study
 
 COLOURS = ("red", "green", "blue", "white")
@@ -20,7 +21,10 @@ def new_study(campaign, preset, items, *overrides, name=""):
 
 def answer_all_hits(campaign, study, name, answer):
     """A person joins and answers every HIT; `answer` maps a displayed item to its values. Returns the ids of the claims."""
-    _, person = people.join_study(campaign, study.link, name)
+    if is_artificial(name):
+        person = people.find_by_token(campaign, people.invite_artificial(campaign, name, study.name))
+    else:
+        _, person = people.join_study(campaign, study.link, name)
     people.give_consent(campaign, study.id, person.id)
     claim_ids = []
     while True:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -10,7 +14,9 @@ from starlette.testclient import TestClient
 from crossmatch.study.assignment import people
 from crossmatch.study.database.campaign import Campaign
 from crossmatch.study.web.app import make_app
+from crossmatch.study.web.connections import ConnectionLimits
 from crossmatch.study.web.security import COOKIE, HEADERS
+from crossmatch.study.web.server import LOOPBACK, make_server, open_listener
 from crossmatch.study.web.site import Site
 from study_lab import CORRECT, link_of
 
@@ -72,6 +78,22 @@ class Browser:
 
     def submit(self, hit: dict[str, Any], answers: list[Any] | None = None) -> Any:
         return self.api("POST", f"/h/{hit['claim']}/submit", {"answers": answers or answers_by_caption(hit), "seconds": None})
+
+
+@contextmanager
+def running_server(campaign: Campaign, **limits: Any) -> Iterator[int]:
+    """The service on a free port, in a thread of this process, with these connection limits. Gives the port."""
+    server = make_server(campaign, Site(campaign), hosts=LOOPBACK, limits=ConnectionLimits(**limits))
+    listener = open_listener("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.001)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def require_headers(response: Any) -> None:

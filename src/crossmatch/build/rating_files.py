@@ -62,7 +62,7 @@ def read_relevance(path: Path) -> dict[tuple[str, str], float]:
     file = judgements_file(path)
     require_table(file, "answers (image_id, caption_id, grade)")
     relevance: dict[tuple[str, str], float] = {}
-    for row in read_table(file, (("image_id",), ("caption_id",), GRADE_COLUMNS)):
+    for row in read_table(file, (("image_id",), ("caption_id",), GRADE_COLUMNS), has_escaped_formulas=True):
         pair, grade = (row.cells["image_id"], row.cells["caption_id"]), parse_grade(row)
         if not 0 <= grade <= 1:
             raise CrossmatchError(f"{row.where}: expected a grade from 0 to 1, got {grade:g}. Merge ratings first.")
@@ -81,7 +81,7 @@ def read_pair_ratings(path: Path, collection: Collection, side: str) -> list[Pai
     first, second, official_id = COLUMNS[side]
     ids = set(collection.ids(side).tolist())
     ratings = []
-    for row in read_table(path, (first, second, GRADE_COLUMNS)):
+    for row in read_table(path, (first, second, GRADE_COLUMNS), has_escaped_formulas=True):
         first_id, second_id = (find_item_id(row, columns, ids, official_id) for columns in (first, second))
         ratings.append((first_id, second_id, parse_grade(row)))
     return ratings

@@ -50,7 +50,7 @@ class FolderPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-FOLDER = FolderPath(path_type=Path)
+FOLDER = FolderPath(path_type=Path, readable=False)  # a missing permission is no wrong usage: it is reported when opening
 FILE = click.Path(path_type=Path, dir_okay=False)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 SIZE = click.option("--size", help="Size of the diorama, for diorama tasks: tiny, default, or coco (as large as COCO).")

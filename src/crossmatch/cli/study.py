@@ -122,25 +122,28 @@ def _rows_in(path: Path) -> Path:
               help="Address to listen on. Other computers can reach any address but the default.")  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True, help="Port to listen on.")
 @click.option("--url", default="", help="Public address of the service, if it differs, such as behind a proxy.")
+@click.option("--connections", type=click.IntRange(0), default=256, show_default=True,
+              help="Allowed open connections from one address, such as that of a proxy; 0 for any number.")  # fmt: skip
 @click.option("--log", is_flag=True, help="Log every request.")
 @click.option("--demo", is_flag=True, help="First create a campaign in FOLDER with a small study of each preset on diorama.")
-def serve_command(folder: Path, host: str, port: int, url: str, log: bool, demo: bool) -> None:
-    """Serve a campaign until Ctrl-C."""
+def serve_command(folder: Path, host: str, port: int, url: str, connections: int, log: bool, demo: bool) -> None:
+    """Serve a campaign until Ctrl-C or SIGTERM."""
     if demo:
         _create_demo(folder)
     from crossmatch.study.assignment.people import owner_token
     from crossmatch.study.study import list_studies
-    from crossmatch.study.web.server import LOOPBACK, serve
+    from crossmatch.study.web.server import LOOPBACK, open_listener, serve
 
     campaign = _open_campaign(folder)
     base = (url or f"http://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/")
     lines = [f"owner      {base}/enter/{owner_token(campaign)}"]
     lines += [f"{listed.name:<10} {base}/join/{listed.link}" for listed in list_studies(campaign) if listed.is_open]
     campaign.close()
+    listener = open_listener(host, port)
     if host not in LOOPBACK and not base.startswith("https://"):
         lines.append("Other computers can reach this address, and the traffic is not encrypted. Use https (docs/studies.md).")
     click.echo("\n".join([*lines, "Press Ctrl-C to stop. Every answer is saved."]), err=True)
-    serve(folder, host, port, url=url, log=log)
+    serve(folder, host, port, url=url, log=log, connections=connections, listener=listener)
 
 
 def _create_demo(folder: Path) -> None:
@@ -154,11 +157,14 @@ def _create_demo(folder: Path) -> None:
 @STUDY
 @click.option("--close", is_flag=True, help="Close the study: it hands out no more HITs.")
 @click.option("--reopen", is_flag=True, help="Open a closed study again.")
+@click.option(
+    "--backup", type=FOLDER, help="First copy the campaign to this new folder, also while it is served, and verify the copy."
+)
 @JSON
-def status_command(folder: Path, name: str, close: bool, reopen: bool, as_json: bool) -> None:
-    """Show the progress of each study, or close or reopen one.
+def status_command(folder: Path, name: str, close: bool, reopen: bool, backup: Path | None, as_json: bool) -> None:
+    """Show the progress of studies, or close, reopen or copy.
 
-    Annotators can still submit the HITs that they have when a study closes.
+    Annotators can still submit the HITs that they have when a study closes. A copy is a campaign that all commands open.
     """
     from dataclasses import asdict
 
@@ -170,6 +176,11 @@ def status_command(folder: Path, name: str, close: bool, reopen: bool, as_json: 
     campaign = _open_campaign(folder)
     if close and reopen:
         raise UsageError("--close and --reopen contradict each other. Use one of them.")
+    if backup is not None:
+        from crossmatch.study.database.backup import backup_campaign
+
+        backup_campaign(campaign, backup)
+        click.echo("\n".join(_verify_lines(backup)), err=True)
     if close or reopen:
         set_open(campaign, find_study(campaign, name).id, reopen)
     studies = [find_study(campaign, name)] if name else list_studies(campaign)
@@ -304,17 +315,25 @@ def verify_command(folder: Path) -> None:
 
     Images are checked too.
     """
+    click.echo("\n".join(_verify_lines(folder)))
+
+
+def _verify_lines(folder: Path) -> list[str]:
+    """What was verified of each study of a campaign."""
     from crossmatch.study.database.verification import verify
 
-    for verified in verify(_open_campaign(folder)):
-        click.echo(
-            f"{verified.study}: {verified.events:,} events, {verified.answers:,} answers count or await review, "
-            f"{verified.images:,} images · {verified.last_hash}"
-        )
+    campaign = _open_campaign(folder)
+    lines = [
+        f"{verified.study}: {verified.events:,} events, {verified.answers:,} answers count or await review, "
+        f"{verified.images:,} images · {verified.last_hash}"
+        for verified in verify(campaign)
+    ]
+    campaign.close()
+    return lines
 
 
 @study.command("simulate")
-@click.argument("where")
+@click.argument("folder", type=FOLDER)
 @STUDY
 @click.option("--people", type=click.IntRange(1, 1000), default=30, show_default=True, help="Number of artificial annotators.")
 @click.option("--accuracy", type=SHARE, default=0.9, show_default=True, help="Share of correct choices.")
@@ -332,18 +351,17 @@ def verify_command(folder: Path) -> None:
               help="Allow a campaign in which real people may work; their HITs are not touched.")  # fmt: skip
 @click.option("--limit", type=click.FloatRange(0), default=0.0, help="Stop after this many seconds.  [default: no limit]")
 @SEED
-def simulate_command(where: str, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float,
+def simulate_command(folder: Path, name: str, people: int, spread: float, truth: Path | None, url: str, wait: float,
                      allow_real_people: bool, limit: float, seed: int, **habits: Any) -> None:  # fmt: skip
     """Rehearse a study with artificial annotators.
 
-    They answer through the real web pages. WHERE is the folder of a campaign or the link of a study.
+    They answer through the real web pages.
     """
     from crossmatch.report.tables import Table, format_table
     from crossmatch.study.simulation.simulate import simulate
     from crossmatch.study.simulation.simulated_annotators import Habits
 
-    place = where if where.startswith(("http://", "https://")) else Path(where)
-    summaries = simulate(place, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
+    summaries = simulate(folder, name, people=people, habits=Habits(**habits), spread=spread, seed=seed, url=url, truth=truth, wait=wait,
                          allow_real_people=allow_real_people, limit=limit, say=lambda text: click.echo(text, err=True))  # fmt: skip
     rows = tuple(
         (

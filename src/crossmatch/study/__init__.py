@@ -10,6 +10,7 @@ _MODULES = {
     "Campaign": "database.campaign",
     "create_campaign": "database.campaign",
     "open_campaign": "database.campaign",
+    "backup_campaign": "database.backup",
     "Design": "design.declaration",
     "load_design": "design.declaration",
     "add_study": "design.add_study",
@@ -31,6 +32,7 @@ __all__ = [
     "Habits",
     "Study",
     "add_study",
+    "backup_campaign",
     "create_campaign",
     "export_study",
     "find_study",
@@ -47,6 +49,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 if TYPE_CHECKING:
+    from crossmatch.study.database.backup import backup_campaign
     from crossmatch.study.database.campaign import Campaign, create_campaign, open_campaign
     from crossmatch.study.design.add_study import add_study
     from crossmatch.study.design.declaration import Design, load_design

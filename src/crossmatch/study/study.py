@@ -67,12 +67,13 @@ class Study:
         Args:
             pending: Whether to include HITs with wrong gold answers that await review.
         """
-        from crossmatch.study.results.answers import read_answers
+        from crossmatch.study.results.answers import is_artificial, read_answers
 
         with self.campaign.read_transaction() as connection:
             answers = read_answers(connection, self.id, pending=pending)
-        if answers.left_out:
-            warnings.warn(f"{self.name}: {answers.left_out_message}.", stacklevel=2)
+        for omitted in answers.left_out:
+            if all(map(is_artificial, omitted.people)):
+                warnings.warn(f"{self.name}: {omitted.message}.", stacklevel=2)
         return answers.counted
 
     def judgements(self, collection: Collection, *, links: bool = True) -> Judgements:

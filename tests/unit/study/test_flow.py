@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import UsageError
 from crossmatch.study.assignment import people
 from crossmatch.study.assignment.claims import claim_hit, submit
 from crossmatch.study.assignment.review import set_open
@@ -269,12 +269,6 @@ def test_an_owner_who_is_invited_again_has_one_link(campaign):
     people.owner_token(campaign)
     token = people.invite(campaign, people.OWNER, "owner")
     assert people.owner_token(campaign) == token
-
-
-def test_owner_name_cannot_be_joined(small):
-    with pytest.raises(CrossmatchError, match="name is already taken"):
-        people.join_study(small, link_of(small, add_small_study(small)), people.OWNER)
-    assert people.owner_token(small)
 
 
 def test_reopened_expired_hit_has_a_new_lease(campaign, clock):

@@ -5,11 +5,11 @@ import re
 import string
 
 import pytest
-from itsdangerous import TimestampSigner
 from sqlalchemy import select
 from starlette.routing import Route
 
 from crossmatch.study.assignment import people
+from crossmatch.study.database.campaign import open_campaign
 from crossmatch.study.database.schema import person, slot
 from crossmatch.study.database.verification import verify
 from crossmatch.study.design.add_study import create_study
@@ -17,9 +17,10 @@ from crossmatch.study.design.new_items import NewItem
 from crossmatch.study.web import security
 from crossmatch.study.web.app import ROUTES
 from crossmatch.study.web.security import COOKIE, RateLimit
-from study_lab import JPEG, WITH_GOLD, add_small_study, design_of, gold, link_of, pairs, read_submissions
+from study_lab import JPEG, START, WITH_GOLD, add_small_study, design_of, gold, link_of, pairs, read_submissions
 from study_web import BASE_URL, Browser, answers_by_caption, open_browser
 
+NOW = int(START)  # when sessions of these tests begin
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
 
 
@@ -86,35 +87,83 @@ def forged(browser, cookie):
 def test_tampered_cookie_is_rejected(two, small):
     anna, ben, _ = two
     good, other = anna.cookie, ben.cookie
-    payload, when, signature = good.rsplit(".", 2)
+    payload, signature = good.rsplit(".", 1)
     changed_signature = ("B" if signature[0] == "A" else "A") + signature[1:]
     signer = security._signer(small)
     signer.secret_keys = [b"another secret"]
     unsigned = security._signer(small)
     unsigned.salt = b"csrf"
     for cookie in (
-        "", "x", "..", good[:-1], f"{payload}.{when}.{changed_signature}", f"{payload}.{when}", f"{payload}..{signature}",
-        f"{other.rsplit('.', 2)[0]}.{when}.{signature}", f"{payload}.{other.rsplit('.', 2)[1]}.{'A' * len(signature)}",
-        signer.dumps([1, 0, "ab"]), unsigned.dumps([1, 0, "ab"]), "a" * 4000,
+        "", "x", "..", good[:-1], f"{payload}.{changed_signature}", payload, f"{payload}.", f"{payload}..{signature}",
+        f"{other.rsplit('.', 1)[0]}.{signature}", f"{payload}.{'A' * len(signature)}",
+        signer.dumps([1, 0, "ab", NOW]), unsigned.dumps([1, 0, "ab", NOW]), "a" * 4000,
     ):  # fmt: skip
         assert forged(anna, cookie) == 401, cookie
     assert forged(anna, good) == 200
 
 
 @pytest.mark.parametrize(
-    "session", [[], [1], [1, 0], [1, 0, "x", 2], {"a": 1}, "text", None, 7, ["1", 0, "x"], [[1], 0, "x"], [10**30, 0, "x"]]
+    "session",
+    [
+        [],
+        [1],
+        [1, 0, "x"],
+        [1, 0, "x", NOW, 2],
+        {"a": 1},
+        "text",
+        None,
+        7,
+        ["1", 0, "x", NOW],
+        [[1], 0, "x", NOW],
+        [10**30, 0, "x", NOW],
+        [1, 0, "x", None],
+        [1, 0, "x", "now"],
+    ],
 )
 def test_malformed_session_is_rejected(two, small, session):
     anna = two[0]
     assert forged(anna, security._signer(small).dumps(session)) in (401, 403)
 
 
-def test_old_session_expires(two, small, monkeypatch):
+def test_old_session_expires(two, clock):
     anna = two[0]
     assert forged(anna, anna.cookie) == 200
-    now = TimestampSigner.get_timestamp
-    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: now(self) + security.SESSION_DAYS * 86_400 + 60)
+    clock.wait(security.SESSION_DAYS * 24 * 60 + 1)
     assert anna.get("/s/eccv-hit").status_code == 401
+
+
+@pytest.mark.parametrize("minutes", [0.05, 5, 3 * 24 * 60])
+def test_clock_that_is_set_back_logs_nobody_out(two_on_both, campaign, clock, minutes):
+    """Every step of a HIT works at a time before the session and the claim began, and the record stays valid."""
+    anna = two_on_both[0]
+    hit = anna.claim()
+    clock.wait(-minutes)
+    assert anna.get("/s/eccv-hit").status_code == 200
+    assert anna.claim()["claim"] == hit["claim"]
+    assert anna.api("PUT", f"/h/{hit['claim']}/draft", {"number": 1, "answers": []}).json()["kept"] is True
+    assert anna.submit(hit).json() == {"again": False, "late": False, "counted": True, "passed": None}
+    assert anna.claim()["claim"] != hit["claim"]
+    boss = Browser(anna.app).enter(campaign, "boss", "owner")
+    for page in ("/owner/eccv-hit", "/owner/eccv-hit/people", "/owner/eccv-hit/people/1", f"/owner/eccv-hit/hit/{hit['claim']}"):
+        response = boss.get(page)
+        assert response.status_code == 200
+        assert not re.search(r"[-−][0-9]+ (s|min|h)\b", response.text)  # no negative duration
+    verify(campaign)
+
+
+def test_servers_with_skewed_clocks_share_sessions(two, small):
+    """Two servers of one campaign, one of which is ten minutes ahead: people may be sent to either one."""
+    ahead = open_campaign(small.folder, lambda: small.now() + 600)
+    try:
+        here, there = Browser(two[0].app), open_browser(ahead)
+        there.join(ahead, two[2], "carla")
+        hit = there.claim()
+        here.http.cookies, here.csrf = there.http.cookies, there.csrf
+        assert here.claim()["claim"] == hit["claim"]
+        assert here.submit(hit).json()["counted"] is True
+        assert there.claim()["claim"] == here.claim()["claim"] != hit["claim"]
+    finally:
+        ahead.close()
 
 
 def test_a_new_invitation_ends_all_sessions_and_the_old_link(small):

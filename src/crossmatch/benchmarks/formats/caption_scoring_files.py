@@ -64,10 +64,9 @@ def read_ratings(path: Path) -> list[tuple[str, str, list[float]]]:
     if path.suffix.lower() not in DELIMITERS:
         raise UsageError(f"{path} must be a .csv or .tsv with the columns image_id, caption and rating.")
     ratings: dict[tuple[str, str], list[float]] = {}
-    for row in read_table(path, (IMAGE_ID_COLUMNS, CANDIDATE_COLUMNS, RATING_COLUMNS), row_noun="rating"):
-        key, text, number = (
-            next(name for name in names if name in row.cells) for names in (IMAGE_ID_COLUMNS, CANDIDATE_COLUMNS, RATING_COLUMNS)
-        )
+    columns = (IMAGE_ID_COLUMNS, CANDIDATE_COLUMNS, RATING_COLUMNS)
+    for row in read_table(path, columns, row_noun="rating", has_escaped_formulas=True):
+        key, text, number = (next(name for name in names if name in row.cells) for names in columns)
         image = parse_id(row.cells[key], row.where, key)
         ratings.setdefault((image, row.cells[text]), []).append(_parse_rating(row.cells[number], f"{row.where}, image {image!r}"))
     return [(image, caption, values) for (image, caption), values in ratings.items()]

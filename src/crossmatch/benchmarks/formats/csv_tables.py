@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.io.spreadsheet_csv import restore_text
 
 BYTE_ORDER_MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -55,12 +56,17 @@ def decode_text(content: bytes, where: str) -> str:
 
 
 def read_table(
-    path: Path, required: Sequence[Sequence[str]], optional: Sequence[str] = (), row_noun: str = "pair"
+    path: Path,
+    required: Sequence[Sequence[str]],
+    optional: Sequence[str] = (),
+    row_noun: str = "pair",
+    has_escaped_formulas: bool = False,
 ) -> list[TableRow]:
     """Read the rows of a csv (commas) or tsv (tabs) with a header.
 
     `required` has groups of column names: at least one column of each group must exist. Case is ignored. Columns that are neither
     required nor `optional` are ignored, unless their name looks like a typo. `row_noun` says in messages what a row describes.
+    `has_escaped_formulas` is for files that this package writes with `format_csv`: the original texts are restored.
     """
     text = decode_text(path.read_bytes(), str(path))
     rows = _read_rows(path, text)
@@ -78,7 +84,9 @@ def read_table(
                 f"{path} line {line}: {len(cells)} cells, but the header has {len(columns)}. "
                 "Put double quotes around a cell that contains a separator."
             )
-        table_rows.append(TableRow({name: cell.strip() for name, cell in zip(columns, cells, strict=True)}, f"{path} line {line}"))
+        stripped = (cell.strip() for cell in cells)
+        texts = map(restore_text, stripped) if has_escaped_formulas else stripped
+        table_rows.append(TableRow(dict(zip(columns, texts, strict=True)), f"{path} line {line}"))
     if not table_rows:
         raise CrossmatchError(f"{path} has a header but no rows. Write one row per {row_noun}.")
     return table_rows

@@ -66,7 +66,8 @@ def read_judgements(
     grades: dict[str, dict[tuple[int, int], tuple[float, str]]] = defaultdict(dict)
     only: dict[str, str] = {}
     is_artificial: dict[str, set[bool]] = defaultdict(set)  # by source, over the grades that are not links
-    for row in read_table(path, (file_format.first, file_format.second, ("grade",)), OPTIONAL_COLUMNS):
+    required = (file_format.first, file_format.second, ("grade",))
+    for row in read_table(path, required, OPTIONAL_COLUMNS, has_escaped_formulas=True):
         if row.cells.get("caption_id") in skipped_captions or row.cells.get("other_caption_id") in skipped_captions:
             continue
         direction = _parse_direction(row, file_format.kind)

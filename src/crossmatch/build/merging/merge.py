@@ -39,8 +39,8 @@ from crossmatch.build.step_inputs import collection_hash, pair_id, pictures_hash
 from crossmatch.data.collection import SIDES, Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.spreadsheet_csv import format_csv
 from crossmatch.data.judgements import ARTIFICIAL, LINKS
-from crossmatch.study.results.csv_and_jsonl import format_csv
 
 STEP = "merge"
 SOURCE = "merged"

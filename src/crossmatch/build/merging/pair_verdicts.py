@@ -75,7 +75,7 @@ def read_source(path: Path, collection: Collection, kind: str, positive: float |
     ids = {side: set(collection.ids(side).tolist()) for _, side, _ in COLUMNS}
     values: dict[Pair, list[float]] = defaultdict(list)
     by = PEOPLE
-    for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS)):
+    for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS), has_escaped_formulas=True):
         if row.cells.get("by") == LINKS:
             continue
         if row.cells.get("by") == ARTIFICIAL:

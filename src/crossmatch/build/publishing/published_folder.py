@@ -152,7 +152,8 @@ def _require_unchanged_judgements(folder: Path, chain: ProvenanceChain) -> None:
     if not chain.steps or chain.steps[0].name != "merge" or chain.steps[0].folder != folder:
         return
     merged = {(row["image_id"], row["caption_id"]): float(row["grade"]) for row in read_rows(folder, "merge")}
-    for row in read_table(folder / JUDGEMENTS, (("image_id",), ("caption_id",), ("grade",))):
+    required = (("image_id",), ("caption_id",), ("grade",))
+    for row in read_table(folder / JUDGEMENTS, required, has_escaped_formulas=True):
         image, caption = row.cells["image_id"], row.cells["caption_id"]
         if merged.get((image, caption)) != float(row.cells["grade"]):
             raise CrossmatchError(
@@ -215,7 +216,8 @@ def _write_collection(folder: Path, data: Collection, licences: Mapping[str, str
     for stem, pairs in JUDGEMENT_FILES.items():
         path = next((path for end in DELIMITERS if (path := folder / f"{stem}{end}").is_file()), None)
         if path is not None:
-            rows = [row.cells for row in read_table(path, (pairs.first, pairs.second, ("grade",)))]
+            required = (pairs.first, pairs.second, ("grade",))
+            rows = [row.cells for row in read_table(path, required, has_escaped_formulas=True)]
             kinds = {name: NUMBER if name in NUMERIC_COLUMNS else TEXT for name in rows[0]}
             records = ({name: _parse_cell(row[name], kind) for name, kind in kinds.items()} for row in rows)
             files.append(write_parquet(output, stem, stem, kinds, JUDGEMENT_COLUMNS, records))

@@ -13,6 +13,7 @@ import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.file_contents import UndecodableFileError, decode_json_file, decode_npz
+from crossmatch.data.io.spreadsheet_csv import restore_text
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix, Scores
@@ -157,7 +158,7 @@ def read_trials(path: Path) -> TrialScores | TrialOutcomes | OutcomesByRow:
                 raise CrossmatchError(
                     f"trial {row[key]!r}: expected a number in column {names[column]}, got {row[column]!r}."
                 ) from None
-    return TrialScores(np.asarray([row[key] for row in rows]), values)
+    return TrialScores(np.asarray([restore_text(row[key]) for row in rows]), values)
 
 
 def _require_rows(names: list[str], rows: list[list[str]]) -> None:
@@ -187,7 +188,7 @@ def _read_outcomes(names: list[str], rows: list[list[str]], columns: tuple[str, 
     else:
         outcomes = Outcomes.from_wins(np.repeat(wins, 2, axis=1) | np.array([False, True]), (2, 1))
     if key is not None:
-        return TrialOutcomes(np.asarray([row[key] for row in rows]), outcomes)
+        return TrialOutcomes(np.asarray([restore_text(row[key]) for row in rows]), outcomes)
     texts = [names.index(name) for name in CAPTION_COLUMNS if name in names]
     if len(texts) < len(CAPTION_COLUMNS):
         return OutcomesByRow(outcomes, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import io
 import math
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from crossmatch.captions.caption_metric_table import CAPTION_METRICS, format_option
 from crossmatch.captions.score_captions import ScoredCaptions, compare_captions
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.io.spreadsheet_csv import format_csv
 from crossmatch.report.pages import Panel, render_panels, render_template, write_output
 from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value
 
@@ -93,16 +93,15 @@ def choose_sort_metric(names: Sequence[str], by: str | None) -> str:
 
 def write_scores_csv(scored: Sequence[ScoredCaptions], path: Path) -> Path:
     """Write a csv file with every caption and its score by each metric, in full precision."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
     has_several = len(scored) > 1
-    writer.writerow([*(("candidates",) if has_several else ()), "image_id", "caption", *scored[0].results])
+    header = [*(("candidates",) if has_several else ()), "image_id", "caption", *scored[0].results]
+    rows: list[Sequence[object]] = []
     for captions in scored:
         columns = [result.scores.values.tolist() for result in captions.results.values()]
         name = (captions.name,) if has_several else ()
         for n, image in enumerate(captions.corpus.ids.tolist()):
-            writer.writerow([*name, image, _candidate_text(captions, n), *(repr(column[n]) for column in columns)])
-    return write_output(path, out.getvalue().encode())
+            rows.append([*name, image, _candidate_text(captions, n), *(column[n] for column in columns)])
+    return write_output(path, format_csv(header, rows).encode())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
 from crossmatch.study.assignment.displayed_hits import load_study_design
+from crossmatch.study.assignment.reserved_names import GUEST, OWNER, is_reserved
 from crossmatch.study.database import events
 from crossmatch.study.database.schema import claim, member, person, study
 from crossmatch.study.design.declaration import Recipe
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 ROLES = ("owner", "reviewer", "annotator")
 MAX_NAME_LENGTH = 200
-OWNER = "owner"  # name of the first owner, and of the file with their token
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,34 @@ def invite(
     """
     if role not in ROLES:
         raise UsageError(f"Unknown role {role!r}; expected one of {', '.join(ROLES)}.")
+    name, past = check_name(name), {"past_tasks": past_tasks, "past_accepted": past_accepted}
+    return _create_token(campaign, name, role, past, studies, may_be_reserved=name == OWNER and role == "owner")
+
+
+def invite_artificial(
+    campaign: Campaign, name: str, study_name: str, past_tasks: int | None = None, past_accepted: float | None = None
+) -> str:
+    """Create a personal token for an artificial annotator, whose name is reserved for `study simulate`."""
+    past = {"past_tasks": past_tasks, "past_accepted": past_accepted}
+    return _create_token(campaign, name, "annotator", past, (study_name,), may_be_reserved=True)
+
+
+def _create_token(
+    campaign: Campaign,
+    name: str,
+    role: str,
+    past: Mapping[str, float | None],
+    studies: Iterable[str] | None,
+    *,
+    may_be_reserved: bool,
+) -> str:
+    """Create or replace the token of a person, and let annotators see these studies."""
     token = secrets.token_urlsafe(16)
-    name = check_name(name)
     with campaign.write_transaction() as connection:
         row = connection.execute(select(person).where(person.c.key == name)).first()
-        past = {"past_tasks": past_tasks, "past_accepted": past_accepted}
+        is_known_guest = row is not None and name.startswith(GUEST)
+        if not (may_be_reserved or is_known_guest):
+            _require_unreserved(name)
         if row is None:
             values = {"key": name, "role": role, "token": hash_token(token), "at": campaign.now(), **past}
             person_id = connection.execute(insert(person).values(**values).returning(person.c.id)).scalar_one()
@@ -184,6 +207,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def _require_unreserved(name: str) -> None:
+    if is_reserved(name):
+        raise CrossmatchError(
+            f"The name {name!r:.60} is reserved: this service uses it itself, or a name that looks like it. Choose another name."
+        )
+
+
 # -- entering and joining
 
 
@@ -213,12 +243,14 @@ def _join_study(campaign: Campaign, link: str, name: str, browser_secret: str) -
         row = connection.execute(select(study.c.id).where(study.c.link == link)).first()
         if row is None:
             raise CrossmatchError("This link does not belong to a study. Ask the sender for a new link.")
-        checked_name = check_name(name) if name else f"guest-{secrets.token_hex(5)}"
+        checked_name = check_name(name) if name else f"{GUEST}-{secrets.token_hex(5)}"
         joined = _find_returning(connection, checked_name if name else "", browser_secret)
         if joined is None:
+            if name:
+                _require_unreserved(checked_name)
             _require_experience(load_study_design(connection, row.id).recipe, None, None)
             is_taken = connection.execute(select(person.c.id).where(person.c.key == checked_name)).first() is not None
-            if checked_name == OWNER or is_taken:
+            if is_taken:
                 raise CrossmatchError(
                     "This name is already taken. If it is yours, continue in the browser in which you started, or ask the sender "
                     "of the link for a personal link."

@@ -91,7 +91,7 @@ def find_missing_assignments(connection: Connection, study_id: int, ids: Sequenc
 
 def _pending_review(connection: Connection, row: Any) -> PendingReview:
     body = events.read_body(connection, row.study, row.event)
-    seconds = sum(body["seconds"]) if body["seconds"] else row.submitted - row.at
+    seconds = sum(body["seconds"]) if body["seconds"] else max(0.0, row.submitted - row.at)
     gold = sum(displayed.gold is not None for displayed in load_hit(connection, row.id).items)
     return PendingReview(row.id, row.hit, row.key, len(body["wrong"]), gold, seconds)
 

@@ -40,6 +40,8 @@ SECRET_BYTES = 32
 BUSY_TIMEOUT_MS = 20_000  # how long a writer waits for a writer of another process
 # A recently used connection has its statements prepared and its pages cached, so it is reused first (LIFO).
 POOL_OPTIONS: dict[str, Any] = {"pool_size": 20, "max_overflow": 20, "pool_use_lifo": True}
+CONNECT_TIMEOUT_S = 10  # of PostgreSQL
+MISSING_SQLSTATES = ("42501", "42P01")  # PostgreSQL: no permission, no such table
 ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(20230701)"  # any number: the lock belongs to this database alone
 
 
@@ -76,6 +78,42 @@ class FairLock:
                 self._waiting.popleft().release()
             else:
                 self._is_held = False
+
+
+class DatabaseUnavailableError(CrossmatchError):
+    """The database cannot be used at the moment: it is away, full, locked, damaged, or its permissions are missing."""
+
+
+@contextmanager
+def _explain_database_errors(engine: Engine, folder: Path) -> Iterator[None]:
+    """Raise `DatabaseUnavailableError` for errors of the database itself. Errors in statements are bugs and stay as they are."""
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+    try:
+        yield
+    except PoolTimeoutError:
+        raise DatabaseUnavailableError(f"The database of {folder} is too busy: all connections are in use. Try again.") from None
+    except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:  # the driver's own errors come from connecting
+        original = error.orig if isinstance(error, DBAPIError) else error
+        if _is_bug(original, engine.dialect.loaded_dbapi):
+            raise
+        reason = str(original).strip().partition("\n")[0]
+        hint = (
+            "Check that its folder is complete and writable, and that the disk is not full"
+            if isinstance(original, sqlite3.Error)
+            else "Check that the database server is running and that this user has access"
+        )
+        raise DatabaseUnavailableError(f"Cannot use the database of {folder} ({reason}). {hint}.") from None
+
+
+def _is_bug(error: BaseException | None, driver: Any) -> bool:
+    """Whether an error comes from a statement or its values, and not from the database."""
+    if isinstance(error, sqlite3.OperationalError):  # of wrong SQL, too
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR and "no such table" not in str(error)
+    is_missing = getattr(error, "sqlstate", "") in MISSING_SQLSTATES
+    kinds = (driver.OperationalError, driver.InterfaceError, driver.InternalError)
+    return not (is_missing or isinstance(error, kinds) or type(error) is driver.DatabaseError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +158,8 @@ class Campaign:
         """
         is_sqlite = self.engine.dialect.name == "sqlite"
         lock = self.write_lock if is_sqlite or exclusive else nullcontext()
-        with self.engine.connect() as connection, lock, connection.begin():
+        explained = _explain_database_errors(self.engine, self.folder)
+        with explained, self.engine.connect() as connection, lock, connection.begin():
             if is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             elif exclusive:
@@ -130,7 +169,7 @@ class Campaign:
     @contextmanager
     def read_transaction(self) -> Iterator[Connection]:
         """A transaction that only reads, does not wait for writers, and sees the database at one moment."""
-        with self.engine.connect() as connection:
+        with _explain_database_errors(self.engine, self.folder), self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN")
             else:
@@ -181,9 +220,14 @@ def create_campaign(folder: Path, database: str = "", now: Callable[[], float] =
             if earlier_secret is None:
                 _remove_incomplete(folder)
             raise
-        with atomic_write(folder / CAMPAIGN_FILE, durable=True, private=True) as file:  # the URL may contain a password
-            file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
+        write_description(folder, database)
     return Campaign(folder, engine, secret, now)
+
+
+def write_description(folder: Path, database: str) -> None:
+    """Write `campaign.toml`, the last file of a campaign."""
+    with atomic_write(folder / CAMPAIGN_FILE, durable=True, private=True) as file:  # the URL may contain a password
+        file.write(f"format = {FORMAT}\ndatabase = {json.dumps(database)}\n".encode())
 
 
 def _open_existing(folder: Path, database: str, now: Callable[[], float]) -> Campaign:
@@ -238,7 +282,7 @@ def _read_secret(folder: Path) -> bytes | None:
     """The secret in a folder if it is complete; an empty one would sign anybody's session."""
     try:
         secret = bytes.fromhex((folder / SECRET_FILE).read_text().strip())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
     return secret if len(secret) == SECRET_BYTES else None
 
@@ -320,6 +364,8 @@ def open_campaign(folder: Path, now: Callable[[], float] = time.time) -> Campaig
         raise CrossmatchError(
             f"Cannot read {folder / SECRET_FILE}: expected {2 * SECRET_BYTES} hexadecimal digits. Restore it from a backup."
         )
+    if not database and not (folder / DATABASE_FILE).is_file():  # SQLite would create an empty one
+        raise CrossmatchError(f"{folder / DATABASE_FILE} is missing. Restore it from a backup.")
     return Campaign(folder, create_engine_for(folder, database), secret, now)
 
 
@@ -331,7 +377,7 @@ def read_database_url(folder: Path) -> str:
         raise UsageError(
             f"{folder} is not a campaign: it has no {CAMPAIGN_FILE}. Create one: crossmatch study new PRESET … -o {folder}"
         ) from None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise CrossmatchError(f"Cannot read {folder / CAMPAIGN_FILE} ({error}). Correct the file.") from None
     if settings.get("format") != FORMAT:
         raise CrossmatchError(
@@ -351,7 +397,10 @@ def create_engine_for(folder: Path, database: str) -> Engine:
     if database:
         if not database.startswith(("postgresql://", "postgresql+psycopg://")):
             raise UsageError("--database is not a PostgreSQL URL; expected postgresql://user:password@host/name.")
-        options: dict[str, Any] = {"isolation_level": "READ COMMITTED", "connect_args": {"prepare_threshold": 1}}
+        options: dict[str, Any] = {
+            "isolation_level": "READ COMMITTED",
+            "connect_args": {"prepare_threshold": 1, "connect_timeout": CONNECT_TIMEOUT_S},
+        }
         try:
             url = database.replace("postgresql://", "postgresql+psycopg://", 1)
             return create_engine(url, **POOL_OPTIONS, **options, pool_pre_ping=True)  # the server may have been restarted

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
+from crossmatch.data.io.spreadsheet_csv import format_csv
 from crossmatch.study.assignment.people import Person, completion_code
 from crossmatch.study.database.schema import person
 from crossmatch.study.results.answers import Answer, is_artificial
-from crossmatch.study.results.csv_and_jsonl import format_csv
 from crossmatch.study.results.item_decisions import answer_as_text
 
 if TYPE_CHECKING:

@@ -11,10 +11,13 @@ from typing import Any
 from sqlalchemy import Connection, and_, select
 
 from crossmatch.data.judgements import ARTIFICIAL, PEOPLE
+from crossmatch.study.assignment.reserved_names import ARTIFICIAL_PREFIX
 from crossmatch.study.database.schema import claim, event, item, person
 from crossmatch.study.design.result_requirements import ids_of
 
-ARTIFICIAL_NAME = re.compile(r"artificial(-[0-9a-f]{6})?-[0-9]{4,}")  # reserved for artificial annotators
+ARTIFICIAL_NAME = re.compile(ARTIFICIAL_PREFIX + r"(-[0-9a-f]{6})?-[0-9]{4,}")
+MAX_NAMES = 5  # in a message; the summary file of an export has all
+OMITTING_VERDICTS = {"reject": "a reviewer rejected them", "reassign": "a reviewer reassigned their HIT"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Answer:
     has_wrong_gold: bool  # whether a gold question of the HIT was answered wrong
     verdict: str | None
     orders: Mapping[str, Any] = field(repr=False)
+    is_quiz: bool = False  # whether it belongs to the test questions before the work
 
     @property
     def is_artificial(self) -> bool:
@@ -66,17 +70,34 @@ class Answer:
         return self.has_wrong_gold and self.verdict is None
 
 
+@dataclass(frozen=True)
+class OmittedAnswers:
+    """Submitted answers that do not count, all for the same reason."""
+
+    reason: str
+    answers: int
+    people: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """How many answers of whom are left out, and why.
+
+        >>> OmittedAnswers("a reviewer rejected them", 12, ("anna", "ben")).message
+        '12 answers of 2 people are left out, because a reviewer rejected them (anna, ben)'
+        """
+        names = ", ".join(self.people[:MAX_NAMES])
+        more = f" and {len(self.people) - MAX_NAMES:,} more" if len(self.people) > MAX_NAMES else ""
+        who = ARTIFICIAL if all(map(is_artificial, self.people)) else PEOPLE
+        return f"{self.answers:,} answers of {len(self.people):,} {who} are left out, because {self.reason} ({names}{more})"
+
+
 @dataclass(frozen=True, eq=False)
 class StudyAnswers:
-    """The answers of a study in the order of submission, also to gold questions but not to quizzes."""
+    """The answers of a study in the order of submission, also to gold questions but not to the test before the work."""
 
     submitted: list[Answer]  # also late and rejected ones, and those that await review
     counted: list[Answer]  # those that become the result
-    left_out: int  # answers of artificial annotators in neither list, because real people answered too
-
-    @property
-    def left_out_message(self) -> str:
-        return f"{self.left_out:,} answers of artificial annotators are left out, because real people answered too"
+    left_out: tuple[OmittedAnswers, ...]  # all others, by reason
 
 
 def is_artificial(name: str) -> bool:
@@ -104,16 +125,37 @@ def load_items(connection: Connection, study_id: int) -> dict[int, StudyItem]:
 def read_answers(connection: Connection, study_id: int, *, pending: bool = False) -> StudyAnswers:
     """The answers of a study. Those of artificial annotators are left out as soon as a real person has submitted a HIT.
 
+    Every answer that does not count is in `left_out`, with the reason.
+
     Args:
         connection: An open transaction.
         study_id: The study.
         pending: Whether HITs with a wrong gold answer count before a reviewer has approved them.
     """
     answers = _read_submitted(connection, study_id)
-    has_real_people = not all(answer.is_artificial for answer in answers)
-    submitted = [answer for answer in answers if not (has_real_people and answer.is_artificial)]
-    counted = [answer for answer in submitted if answer.has_slot and (pending or not answer.awaits_review)]
-    return StudyAnswers(submitted, counted, len(answers) - len(submitted))
+    has_real_people = not all(answer.is_artificial or answer.is_quiz for answer in answers)
+    submitted = [answer for answer in answers if not answer.is_quiz and not (has_real_people and answer.is_artificial)]
+    reasons = [_omission_reason(answer, has_real_people, pending) for answer in answers]
+    counted = [answer for answer, reason in zip(answers, reasons, strict=True) if not reason]
+    omitted: dict[str, list[str]] = {}
+    for answer, reason in zip(answers, reasons, strict=True):
+        if reason:
+            omitted.setdefault(reason, []).append(answer.person)
+    left_out = (OmittedAnswers(reason, len(people), tuple(sorted(set(people)))) for reason, people in omitted.items())
+    return StudyAnswers(submitted, counted, tuple(left_out))
+
+
+def _omission_reason(answer: Answer, has_real_people: bool, pending: bool) -> str:
+    """Why an answer does not count; empty if it does."""
+    if has_real_people and answer.is_artificial:
+        return "real people answered too"
+    if answer.is_quiz:
+        return "they belong to the test before the work"
+    if answer.verdict in OMITTING_VERDICTS:
+        return OMITTING_VERDICTS[answer.verdict]
+    if not answer.has_slot:
+        return "their HIT had gone to another person"
+    return "they await review" if answer.awaits_review and not pending else ""
 
 
 def _read_submitted(connection: Connection, study_id: int) -> list[Answer]:
@@ -122,7 +164,7 @@ def _read_submitted(connection: Connection, study_id: int) -> list[Answer]:
         select(event.c.body, event.c.at, claim, person.c.key)
         .join(claim, and_(claim.c.study == event.c.study, claim.c.event == event.c.number))
         .join(person, person.c.id == claim.c.person)
-        .where(event.c.study == study_id, claim.c.slot.is_not(None))
+        .where(event.c.study == study_id)
         .order_by(event.c.number)
     )
     answers = []
@@ -143,6 +185,7 @@ def _read_submitted(connection: Connection, study_id: int) -> list[Answer]:
                 has_wrong_gold=row.doubt,
                 verdict=row.verdict,
                 orders=answer.get("orders", {}),
+                is_quiz=row.slot is None,
             )
             for answer, seconds in zip(body["answers"], times, strict=True)
         ]

@@ -49,6 +49,11 @@ class HitColumns:
     verdict: IntArray  # index into VERDICTS, or NONE
 
     @property
+    def seconds(self) -> FloatArray:
+        """Seconds from claim to submission; 0 where the clock was set back in between."""
+        return np.maximum(self.ended - self.began, 0.0)
+
+    @property
     def awaits_review(self) -> BoolArray:
         """Whether a gold question was answered wrong and the HIT is not reviewed yet."""
         return np.asarray(self.counted & (self.wrong > 0) & (self.verdict == NONE))

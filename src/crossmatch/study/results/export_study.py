@@ -8,8 +8,9 @@ provenance.json                                 study, design, last event and it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -19,6 +20,7 @@ from crossmatch import __version__
 from crossmatch.benchmarks.formats.collection_writer import write_collection
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.atomic_write import atomic_write
+from crossmatch.data.io.spreadsheet_csv import format_csv
 from crossmatch.data.judgements import ARTIFICIAL, LINKS, rehearsal_note
 from crossmatch.metrics.bradley_terry import bradley_terry, bradley_terry_interval
 from crossmatch.study.database.events import check_chain
@@ -27,7 +29,6 @@ from crossmatch.study.design.places import parse_place
 from crossmatch.study.design.result_requirements import require_result
 from crossmatch.study.results import answer_tables, folder_replacement, judgements_and_trials
 from crossmatch.study.results.answers import Answer, StudyAnswers, answered_by, load_items, read_answers
-from crossmatch.study.results.csv_and_jsonl import format_csv, format_jsonl
 from crossmatch.study.results.item_decisions import Decision, decide_items
 from crossmatch.study.results.progress import SlotCounts, count_slots
 from crossmatch.study.study import Study
@@ -154,9 +155,9 @@ def export_study(
     state = _read_state(campaign, study, pending)
     counted, submitted = state.answers.counted, state.answers.submitted
     if not counted:
-        left_out = f" ({state.answers.left_out_message})" if state.answers.left_out else ""
+        left_out = "".join(f" {omitted.message}." for omitted in state.answers.left_out)
         raise CrossmatchError(
-            f"{study.name} has no answers that count yet{left_out}. See: crossmatch study status {campaign.folder}"
+            f"{study.name} has no answers that count yet.{left_out} See: crossmatch study status {campaign.folder}"
         )
     decisions = decide_items(study.design, counted)
     collection = collection if study.design.result.yields == "judgements" else None
@@ -171,8 +172,8 @@ def export_study(
         files |= result.files
         if collection is not None:
             files |= _export_collection(job, collection)
-        names = folder_replacement.write_files(temporary, files, _provenance(job, state))
-    messages = (*_answer_messages(job, state), *result.messages, *_progress_messages(state, pending))
+        messages = (*_answer_messages(job, state), *result.messages, *_progress_messages(state, pending))
+        names = folder_replacement.write_files(temporary, files, _provenance(job, state, messages))
     return ExportSummary(folder, names, messages, result.next_commands)
 
 
@@ -191,23 +192,21 @@ def _answer_messages(job: ExportJob, state: StudyState) -> tuple[str, ...]:
     messages = [f"{len(job.answers):,} answers of {job.people:,} {job.by} to {items:,} items"]
     if job.by == ARTIFICIAL:
         messages.append(rehearsal_note("all results of this export"))
-    if state.answers.left_out:
-        messages.append(state.answers.left_out_message)
-    return tuple(messages)
+    return (*messages, *(omitted.message for omitted in state.answers.left_out))
 
 
 def _progress_messages(state: StudyState, pending: bool) -> tuple[str, ...]:
     slots, messages = state.slots, []
-    if slots.review:
-        messages.append(f"{slots.review:,} assignments await review and {'count' if pending else 'are left out'}")
+    if slots.review and pending:
+        messages.append(f"{slots.review:,} assignments await review and count")
     missing = slots.left
     if missing:
         messages.append(f"{missing:,} of {slots.total:,} assignments are still missing")
     return tuple(messages)
 
 
-def _provenance(job: ExportJob, state: StudyState) -> dict[str, Any]:
-    """Which answers, by which design, up to which event: enough to detect later changes."""
+def _provenance(job: ExportJob, state: StudyState, messages: Sequence[str]) -> dict[str, Any]:
+    """Which answers, by which design, up to which event, and which answers were left out: enough to detect later changes."""
     design = job.study.design
     return {
         "study": job.study.name,
@@ -219,7 +218,8 @@ def _provenance(job: ExportJob, state: StudyState) -> dict[str, Any]:
         "answers": len(job.answers),
         "people": job.people,
         "artificial": job.by == ARTIFICIAL,
-        "artificial_left_out": state.answers.left_out,
+        "left_out": [asdict(omitted) for omitted in state.answers.left_out],
+        "messages": list(messages),
         "items": len(job.decisions),
         "combine": design.result.combine,
         "links": job.collection is not None and job.links,
@@ -258,6 +258,11 @@ def _export_collection(job: ExportJob, collection: Collection) -> dict[str, str]
 # -- the result files
 
 
+def _format_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
+    """One json object per line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
 def _format_number(number: float | None) -> str:
     return "" if number is None else f"{number:.6g}"
 
@@ -286,7 +291,9 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
         for pair in pairs
     ]
     tied = len(job.decisions) - len(pairs)
-    messages = [f"{len(pairs):,} pairs graded" + (f", {tied:,} left out because the answers are tied" if tied else "")]
+    messages = [
+        f"{len(pairs):,} pairs graded" + (f", {tied:,} items left out, because their answers are tied or too few" if tied else "")
+    ]
     commands: tuple[str, ...] = ()
     if job.collection is None:
         messages.append("no collection was given (--data), so the grades are exported without images and captions")
@@ -321,7 +328,7 @@ def _export_trials(job: ExportJob) -> ResultFiles:
     data = f" --data {quote(str(job.study.origin['data']))}" if job.study.origin.get("data") else ""
     verify = f"crossmatch study new bison-verify --items {file}{data} --excludes {job.study.name} -o CAMPAIGN"
     commands = [verify] * (job.study.design.name == "bison-select") + [f"crossmatch run -m MODEL -t trials:{file}"]
-    return ResultFiles({"trials.jsonl": format_jsonl(rows)}, (message,), tuple(commands))
+    return ResultFiles({"trials.jsonl": _format_jsonl(rows)}, (message,), tuple(commands))
 
 
 def _export_solved_trials(
@@ -333,9 +340,13 @@ def _export_solved_trials(
     i2t, t2i = (sum(all(trial.wins[k : k + 2]) for trial in solved) / len(solved) for k in (0, 2))
     group = sum(all(trial.wins) for trial in solved) / len(solved)
     message = f"{len(solved):,} trials solved: I2T {100 * i2t:.1f}, T2I {100 * t2i:.1f}, Group {100 * group:.1f} %"
+    items = ((answer.item, answer.person) for answer in job.answers if answer.item.gold is None and "query" in answer.item.details)
+    begun = {(str(item.details["trial"]), person) for item, person in items}
+    if len(begun) > len(solved):
+        message += f"; {len(begun) - len(solved):,} left out, because a person answered only some of the four questions"
     people, trials = job.target / "people.csv", job.target / "trials.jsonl"
     wins = [(name, *trial.wins, job.by) for name, trial in zip(ids, solved, strict=True)]
-    files = {people.name: format_csv(("trial_id", *WIN_COLUMNS, "by"), wins), trials.name: format_jsonl(rows)}
+    files = {people.name: format_csv(("trial_id", *WIN_COLUMNS, "by"), wins), trials.name: _format_jsonl(rows)}
     command = f"crossmatch run -m {quote(f'precomputed:{people}')} --name {quote(job.by)} -t {quote(f'trials:{trials}')}"
     return ResultFiles(files, (message,), (command,))
 
@@ -384,7 +395,7 @@ def _export_choices(job: ExportJob) -> ResultFiles:
     without = sum(decision.value == "none" for decision in decided)
     undecided = len(job.decisions) - len(decided)
     message = f"{images:,} captions have an image, {without:,} have none" if images else f"{len(decided):,} items decided"
-    return ResultFiles({"choices.jsonl": format_jsonl(rows)}, (f"{message}, {undecided:,} undecided",))
+    return ResultFiles({"choices.jsonl": _format_jsonl(rows)}, (f"{message}, {undecided:,} undecided",))
 
 
 def _choice_row(decision: Decision, names: judgements_and_trials.ImageNames) -> dict[str, Any]:

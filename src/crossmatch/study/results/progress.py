@@ -83,7 +83,7 @@ def quartiles(values: FloatArray) -> Quartiles | None:
 
 def seconds_per_item(hits: HitColumns) -> FloatArray:
     """For each HIT: the time from claim to submission, with breaks, divided by the number of its items."""
-    return np.asarray((hits.ended - hits.began) / hits.items, dtype=np.float64)
+    return np.asarray(hits.seconds / hits.items, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def estimate_time_left(hits: HitColumns, left: int, now: float) -> TimeLeft:
         return TimeLeft(0.0, 0.0)
     if not hits.counted.any():
         return TimeLeft(None, None, "No counted HIT has been submitted yet.")
-    work_seconds = left * float(np.median((hits.ended - hits.began)[hits.counted]))
+    work_seconds = left * float(np.median(hits.seconds[hits.counted]))
     latest = np.sort(hits.ended[hits.counted])[-PACE_HITS:]
     elapsed = now - float(latest[0])
     if len(latest) < 2 or elapsed <= 0:
@@ -130,6 +130,6 @@ def compute_cost(recipe: Recipe, hits: HitColumns, left: int) -> Cost:
     """The cost of a study. Submitted HITs are paid unless they were rejected, also late ones."""
     is_paid = hits.verdict != REJECTED
     paid_hits, price = int(is_paid.sum()), recipe.pay * (1 + recipe.fee)
-    hours = (hits.ended - hits.began)[is_paid] / 3600
+    hours = hits.seconds[is_paid] / 3600
     hourly = float(np.median(recipe.pay / hours[hours > 0])) if recipe.pay and (hours > 0).any() else None
     return Cost(recipe.currency, paid_hits, price * paid_hits, price * (paid_hits + left), hourly)

@@ -147,3 +147,7 @@ class StatisticsCache:
             if statistics is None:
                 statistics = self._studies[study_id] = LiveStatistics(campaign, study_id, self._executor)
         return statistics.view(self.max_wait)
+
+    def close(self) -> None:
+        """Wait for running computations, and start no more."""
+        self._executor.shutdown(cancel_futures=True)

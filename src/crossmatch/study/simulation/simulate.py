@@ -6,12 +6,12 @@ for that, but sets the clock of its service ahead.
 
 A simulation needs a separate campaign. In a campaign with real people it needs `allow_real_people`. Then the clock stays as it is,
 and artificial annotators stop before the lease of a real person ends, so that they take over no HIT. Exports leave out their
-answers, but the slots that they filled stay filled. A link does not show who takes part, so it needs the same option.
+answers, but the slots that they filled stay filled. Artificial annotators have reserved names, which nobody can take who joins by a
+link; so a simulation needs the campaign's folder.
 """
 
 from __future__ import annotations
 
-import secrets
 import socket
 import subprocess
 import sys
@@ -21,16 +21,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import numpy as np
 from sqlalchemy import func, select
 
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.study.assignment.people import invite
+from crossmatch.study.assignment.people import invite_artificial
+from crossmatch.study.assignment.reserved_names import ARTIFICIAL_PREFIX
 from crossmatch.study.database.campaign import open_campaign
 from crossmatch.study.database.schema import person, slot
 from crossmatch.study.results.answers import is_artificial, load_items
@@ -44,7 +43,6 @@ from crossmatch.study.study import Study, list_studies
 if TYPE_CHECKING:
     from crossmatch.study.database.campaign import Campaign
 
-NAME = "artificial"  # how the names of artificial annotators begin, as `is_artificial` knows them
 MARGIN = 30.0  # seconds before the end of a real person's lease in which artificial annotators begin nothing
 START = 60.0  # seconds for the service to come up
 ROUNDS = 50  # in which more people join, at most
@@ -54,7 +52,7 @@ from pathlib import Path
 from crossmatch.study.web.server import serve
 
 folder, port, ahead = sys.argv[1:]
-serve(Path(folder), port=int(port), now=lambda: time.time() + float(ahead))
+serve(Path(folder), port=int(port), connections=0, now=lambda: time.time() + float(ahead))
 """
 
 
@@ -77,7 +75,7 @@ class SimulationSummary:
 
 
 def simulate(
-    where: Path | str,
+    where: Path,
     study: str = "",
     *,
     people: int = 30,
@@ -94,7 +92,7 @@ def simulate(
     """Let artificial annotators work through a study of a campaign, or through all of them.
 
     Args:
-        where: The campaign's folder, or the link of a study (http…/join/…); by a link, answers are drawn at random.
+        where: The campaign's folder.
         study: The name of the study; default: all open studies.
         people: The number of annotators who join at once.
         habits: The habits of all annotators, or a list that they take in turn.
@@ -104,7 +102,7 @@ def simulate(
         truth: A csv (image, caption, grade) with the truth about data other than the embedded world.
         wait: The real duration of one second of simulated work.
         limit: Seconds after which to stop; 0 for no limit.
-        allow_real_people: Permits a campaign with real people, or a link.
+        allow_real_people: Permits a campaign with real people.
         say: Called with messages about the progress.
 
     Returns:
@@ -122,14 +120,7 @@ def simulate(
         raise UsageError(f"--people must be at least 1 (got {people}).")
     many = (habits,) if isinstance(habits, Habits) else tuple(habits)
     crowd = Crowd(people, many, spread, seed, wait, time.monotonic() + limit if limit else float("inf"), say)
-    if isinstance(where, str) and where.startswith(("http://", "https://")):
-        if not allow_real_people:
-            raise UsageError(
-                "A link does not show whether real people take part, whose HITs artificial annotators would take. Name the "
-                "campaign's folder, or add --rehearse-here."
-            )
-        return [crowd.visit(where)]
-    campaign = open_campaign(Path(where))
+    campaign = open_campaign(where)
     try:
         studies = [selected for selected in list_studies(campaign) if selected.name == study or (not study and selected.is_open)]
         if not studies:
@@ -161,25 +152,26 @@ class Crowd:
     until: float
     say: Callable[[str], object]
 
-    def person(self, n: int, key: AnswerKey, tag: str = "") -> SimulatedAnnotator:
+    def person(self, n: int, key: AnswerKey) -> SimulatedAnnotator:
         """The n-th annotator, with their own accuracy."""
         habits = self.habits[n % len(self.habits)]
         accuracy = habits.accuracy
         if self.spread:
             accuracy = np.random.default_rng([self.seed, n]).normal(accuracy, self.spread)
         return SimulatedAnnotator(
-            f"{NAME}{tag}-{n + 1:04d}", replace(habits, accuracy=float(np.clip(accuracy, 0, 1))), key, self.seed
+            f"{ARTIFICIAL_PREFIX}-{n + 1:04d}", replace(habits, accuracy=float(np.clip(accuracy, 0, 1))), key, self.seed
         )
 
     def work(
-        self, base: str, annotators: Sequence[SimulatedAnnotator], enter: Callable[[Client, str], object], stays: bool
+        self, base: str, annotators: Sequence[SimulatedAnnotator], tokens: Mapping[str, str], study_name: str, stays: bool
     ) -> WorkSummary:
-        """Let all annotators work at the same time, until there is nothing to do. `enter` gets a client and a name."""
+        """Let all annotators work at the same time, until there is nothing to do. They enter by the tokens of their names."""
 
         def work_alone(annotator: SimulatedAnnotator) -> WorkSummary:
             tally, client = WorkSummary(), Client(base)
             try:
-                enter(client, annotator.name)
+                client.enter(tokens[annotator.name])
+                client.open(study_name)
                 work(annotator, client, tally, wait=self.wait, until=self.until, stays=stays)
             except RequestFailedError as error:
                 tally.errors.append(f"{annotator.name}: {error}")
@@ -193,29 +185,14 @@ class Crowd:
                 total.add(summary)
         return total
 
-    # -- by a link alone
-
-    def visit(self, link: str) -> SimulationSummary:
-        """One round of annotators who join by a link and know no truth."""
-        address, started = urlsplit(link), time.monotonic()
-        _, separator, token = address.path.rpartition("/join/")
-        if not separator or not token:
-            raise UsageError(f"{link} is not the link of a study; expected a link such as http://127.0.0.1:8400/join/…")
-        tag = f"-{secrets.token_hex(3)}"
-        study_names: set[str] = set()
-        crowd = [self.person(n, AnswerKey(), tag) for n in range(self.size)]
-        base = f"{address.scheme}://{address.netloc}"
-        total = self.work(base, crowd, lambda client, name: study_names.add(client.join(token, name)), stays=False)
-        return _summarise(next(iter(study_names), ""), len(crowd), total, started, None, None)
-
-    # -- with the campaign's folder
-
     def finish(self, campaign: Campaign, study: Study, url: str, truth: Path | None) -> SimulationSummary:
         """Rounds of annotators until nothing is left."""
         started, total, joined, ahead, leapt, stuck = time.monotonic(), WorkSummary(), 0, 0.0, False, False
         key = make_answer_key(campaign, study, truth)
         with campaign.read_transaction() as connection:
-            earlier_people = connection.execute(select(func.count()).where(person.c.key.startswith(f"{NAME}-"))).scalar_one()
+            earlier_people = connection.execute(
+                select(func.count()).where(person.c.key.startswith(f"{ARTIFICIAL_PREFIX}-"))
+            ).scalar_one()
         for turn in range(ROUNDS):
             open_slots, held_slots, answered_before = _left(campaign, study)
             is_finished = open_slots + held_slots == 0 or time.monotonic() >= self.until
@@ -237,11 +214,10 @@ class Crowd:
                 self.say(f"{study.name}: {open_slots + held_slots:,} assignments are missing; {self.size} more people join")
             annotators = [self.person(earlier_people + joined + n, key) for n in range(self.size)]
             joined += len(annotators)
-            tokens = _invite_experienced(campaign, study, annotators)
+            tokens = _invite(campaign, study, annotators)
             with service(campaign.folder, url, ahead) as base:
                 crowd = replace(self, until=min(self.until, time.monotonic() + until))
-                enter = partial(_enter, study, tokens)
-                total.add(crowd.work(base, annotators, enter, stays=turn > 0))
+                total.add(crowd.work(base, annotators, tokens, study.name, stays=turn > 0))
             stuck = _left(campaign, study)[2] == answered_before
         open_slots, held_slots, _ = _left(campaign, study)
         with campaign.read_transaction() as connection:
@@ -287,21 +263,10 @@ def _left(campaign: Campaign, study: Study) -> tuple[int, int, int]:
     return slots.open, slots.held, slots.review + slots.done
 
 
-def _invite_experienced(campaign: Campaign, study: Study, annotators: Sequence[SimulatedAnnotator]) -> dict[str, str]:
-    """Personal tokens by name, if the study requires past tasks; otherwise none, because people join by the link."""
-    recipe = study.design.recipe
-    if not recipe.past_tasks and not recipe.past_accepted:
-        return {}
-    past = (recipe.past_tasks, recipe.past_accepted)
-    return {annotator.name: invite(campaign, annotator.name, "annotator", *past) for annotator in annotators}
-
-
-def _enter(study: Study, tokens: Mapping[str, str], client: Client, name: str) -> None:
-    if name in tokens:
-        client.enter(tokens[name])
-        client.open(study.name)
-    else:
-        client.join(study.link, name)
+def _invite(campaign: Campaign, study: Study, annotators: Sequence[SimulatedAnnotator]) -> dict[str, str]:
+    """Personal tokens by name, with the experience that the study requires."""
+    past = (study.design.recipe.past_tasks, study.design.recipe.past_accepted)
+    return {annotator.name: invite_artificial(campaign, annotator.name, study.name, *past) for annotator in annotators}
 
 
 def _summarise(

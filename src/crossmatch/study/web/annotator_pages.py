@@ -85,7 +85,17 @@ def enter(request: Request) -> Response:
     return response
 
 
-@with_body(lambda _: None)
+def _require_link(request: Request) -> None:
+    """Raise unless the link belongs to a study: a stranger without a link cannot make the service read a body."""
+    site = site_of(request)
+    if request.method == "POST":
+        _limit_entries(site, request)
+    with site.campaign.read_transaction() as connection:
+        if connection.execute(select(study.c.id).where(study.c.link == request.path_params["link"])).first() is None:
+            raise RequestRejectedError(404, BAD_LINK)
+
+
+@with_body(_require_link)
 def join(request: Request, _: None, fields: dict[str, Any]) -> Response:
     """Join a study by its link: read about it and agree. Repeating the form has no further effect."""
     site, link = site_of(request), request.path_params["link"]
@@ -94,9 +104,7 @@ def join(request: Request, _: None, fields: dict[str, Any]) -> Response:
     if visitor is not None and platform_id and visitor.person.name != platform_id:
         visitor = None  # somebody else at the same browser
     with site.campaign.read_transaction() as connection:
-        row = connection.execute(select(study).where(study.c.link == link)).first()
-        if row is None:
-            raise RequestRejectedError(404, BAD_LINK)
+        row = connection.execute(select(study).where(study.c.link == link)).one()
         if visitor is not None and _is_member(connection, row.id, visitor):
             return redirect(f"/s/{row.name}")
     name = visitor.person.name if visitor else platform_id
@@ -106,7 +114,6 @@ def join(request: Request, _: None, fields: dict[str, Any]) -> Response:
         give_browser_secret(request, page, site.secure)
         return page
     require_csrf(visitor, fields.get(FIELD))
-    _limit_entries(site, request)
     try:
         person = visitor.person if visitor else _join(site, request, row, platform_id or fields.get("person", ""))
         people.give_consent(site.campaign, row.id, person.id)

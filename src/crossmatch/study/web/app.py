@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -47,17 +46,16 @@ ROUTES = (
 )
 
 
-def make_app(campaign: Campaign, *, secure: bool = False, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
+def make_app(campaign: Campaign, *, site: Site | None = None, hosts: Iterable[str] = ()) -> ASGIApp:
     """The application of a campaign.
 
     Args:
         campaign: The campaign.
-        secure: Whether cookies are sent by https only.
         site: Shared state; tests pass their own.
         hosts: The allowed values of the Host header; empty for any.
     """
-    handlers = dict.fromkeys((CrossmatchError, OperationalError, Exception), handle_error)
+    handlers = dict.fromkeys((CrossmatchError, Exception), handle_error)
     app = Starlette(routes=list(ROUTES), exception_handlers=handlers)
     app.router.redirect_slashes = False  # a redirect would use the Host header
-    app.state.site = site or Site(campaign, secure)
+    app.state.site = site or Site(campaign)
     return SecurityMiddleware(app, hosts)

@@ -1,6 +1,7 @@
 """Security of the pages: sessions, forged requests, size limits, rate limits and headers.
 
-- A session is a signed cookie that scripts cannot read and other sites cannot send. It ends when the person gets a new token.
+- A session is a signed cookie that scripts cannot read and other sites cannot send. It ends when the person gets a new token, by its
+  number and not by a time, so that a clock that is set back ends no session.
 - A request that changes something carries a second secret that only our own pages know (CSRF), and comes from our own origin.
 - Nothing inline is executed, nothing is loaded from other sites, and no page can be framed.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import math
 import re
 import secrets
@@ -20,7 +22,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from itsdangerous import BadData, URLSafeTimedSerializer
+from itsdangerous import BadData, URLSafeSerializer
+from starlette.requests import ClientDisconnect
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment.displayed_hits import SESSION_EXPIRED
@@ -39,6 +42,7 @@ SESSION_DAYS = 14
 MAX_BODY_BYTES = 512 * 1024
 MAX_ADDRESS_LENGTH = 2000
 MAX_JSON_DEPTH = 12
+log = logging.getLogger(__name__)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -71,13 +75,13 @@ class Visitor:
 # -- sessions
 
 
-def _signer(campaign: Campaign) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(campaign.secret, salt="session")
+def _signer(campaign: Campaign) -> URLSafeSerializer:
+    return URLSafeSerializer(campaign.secret, salt="session")
 
 
 def open_session(campaign: Campaign, response: Response, person: Person, secure: bool) -> None:
     """Start a session: the browser gets a signed cookie."""
-    value = _signer(campaign).dumps([person.id, person.session_number, secrets.token_hex(8)])
+    value = _signer(campaign).dumps([person.id, person.session_number, secrets.token_hex(8), int(campaign.now())])
     response.set_cookie(COOKIE, value, max_age=SESSION_DAYS * 86_400, httponly=True, samesite="lax", secure=secure, path="/")
 
 
@@ -91,12 +95,17 @@ class Session:
 
 
 def read_session(campaign: Campaign, request: Request) -> Session | None:
-    """The session in the cookie of a request; None if it is forged or too old."""
+    """The session in the cookie of a request; None if it is forged or too old.
+
+    A session that starts in the future is valid: the clock was set back, or the clock of another server is ahead.
+    """
     try:
-        person_id, number, nonce = _signer(campaign).loads(request.cookies.get(COOKIE, ""), max_age=SESSION_DAYS * 86_400)
+        person_id, number, nonce, start = _signer(campaign).loads(request.cookies.get(COOKIE, ""))
     except (BadData, ValueError, TypeError):
         return None
-    if not isinstance(person_id, int) or not 0 < person_id < 2**31 or not isinstance(number, int):
+    if not all(isinstance(value, int) for value in (person_id, number, start)) or not 0 < person_id < 2**31:
+        return None
+    if campaign.now() - start > SESSION_DAYS * 86_400:
         return None
     return Session(person_id, number, csrf_token(campaign, f"{person_id}/{number}/{nonce}"))
 
@@ -160,14 +169,24 @@ async def read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestRejectedError(415, "Expected a form (application/x-www-form-urlencoded).")
     try:
-        text = (await request.body()).decode()
+        text = (await _read_body(request)).decode()
         fields = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=False, max_num_fields=50))
         require_plain(fields)
-    except RequestRejectedError:  # the body is too large
+    except RequestRejectedError:  # the body is too large or incomplete
         raise
     except (UnicodeDecodeError, ValueError):
         raise RequestRejectedError(400, "Cannot read the form. Reload the page.") from None
     return fields
+
+
+async def _read_body(request: Request) -> bytes:
+    """The body of a request. A connection that ends before it is complete is one line in the log."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        client = request.client.host if request.client else "unknown address"
+        log.warning("%s: an upload was cut off (%s %s).", client, request.method, ascii(request.scope["path"])[:200])
+        raise RequestRejectedError(400, "The connection was closed before the request was complete. Try again.") from None
 
 
 async def read_json(request: Request) -> dict[str, Any]:
@@ -175,9 +194,9 @@ async def read_json(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise RequestRejectedError(415, "Expected JSON (application/json).")
     try:
-        body = json.loads(await request.body())
+        body = json.loads(await _read_body(request))
         require_plain(body)
-    except RequestRejectedError:  # the body is too large
+    except RequestRejectedError:  # the body is too large or incomplete
         raise
     except (ValueError, RecursionError):
         raise RequestRejectedError(400, "The request is not valid JSON. Reload the page.") from None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -17,7 +16,7 @@ from crossmatch.data.errors import CrossmatchError
 from crossmatch.study.assignment.claims import NoHitAvailableError
 from crossmatch.study.assignment.displayed_hits import NotFoundError, SessionExpiredError
 from crossmatch.study.assignment.review import ReviewConflictError
-from crossmatch.study.database.campaign import Campaign
+from crossmatch.study.database.campaign import Campaign, DatabaseUnavailableError
 from crossmatch.study.results.statistics_cache import StatisticsCache
 from crossmatch.study.web.security import (
     FIELD,
@@ -37,16 +36,17 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 HERE = Path(__file__).parent
+log = logging.getLogger(__name__)
 Sender = TypeVar("Sender", bound=Visitor | Session | None)
+DATABASE_AWAY = "The service cannot reach its database at the moment. Your answers are not lost. Try again in a minute."
 STATUS_CODES = (  # the first class that fits
+    (DatabaseUnavailableError, 503),
     (NotFoundError, 404),
     (SessionExpiredError, 401),
     (NoHitAvailableError, 409),
     (ReviewConflictError, 409),
     (CrossmatchError, 422),
-    (OperationalError, 503),
 )
-UNAVAILABLE = "The service is not available at the moment. Try again in a minute."
 SERVER_ERROR = "Something went wrong on the server. Try again."
 
 
@@ -58,6 +58,7 @@ class Site:
     secure: bool = False  # whether people use https
     entries: RateLimit = field(default_factory=lambda: RateLimit(2, 120))  # joining and entering, per address
     requests: RateLimit = field(default_factory=lambda: RateLimit(50, 200))  # everything else, per person
+    outage_lines: RateLimit = field(default_factory=lambda: RateLimit(1 / 60, 1))  # in the log
     statistics: StatisticsCache = field(default_factory=StatisticsCache)
     templates: Environment = field(
         default_factory=lambda: Environment(
@@ -141,10 +142,10 @@ def handle_error(request: Request, error: Exception) -> Response:
     else:
         status = next((code for kind, code in STATUS_CODES if isinstance(error, kind)), 500)
     text = str(error) if isinstance(error, CrossmatchError) else SERVER_ERROR
-    if isinstance(error, OperationalError):
-        reason = str(error.orig).strip().partition("\n")[0]
-        logging.getLogger("uvicorn.error").error("The database failed (%s). A request was refused.", reason)
-        text = UNAVAILABLE
+    if isinstance(error, DatabaseUnavailableError):
+        if site_of(request).outage_lines.allow("database"):
+            log.error("%s", text)
+        text = DATABASE_AWAY  # not the path or the host
     if is_api(request):
         body: dict[str, Any] = {"error": text}
         if isinstance(error, NoHitAvailableError):

@@ -59,12 +59,14 @@ def money(value: float | None, currency: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """
-    >>> [duration(s) for s in (3.42, 75, 4000, 200000, 3e7, None)]
-    ['3.4 s', '1 min 15 s', '1 h 6 min', '2 days 7 h', '347 days', '–']
+    """A duration; one is negative where the clock was set back, and shown as 0.
+
+    >>> [duration(s) for s in (3.42, 75, 4000, 200000, 3e7, None, -2)]
+    ['3.4 s', '1 min 15 s', '1 h 6 min', '2 days 7 h', '347 days', '–', '0.0 s']
     """
     if seconds is None:
         return DASH
+    seconds = max(0.0, seconds)
     if seconds < 60:
         return f"{seconds:.1f} s"
     for unit, size, part, part_size, limit in (("min", 60, "s", 1, 60), ("h", 3600, "min", 60, 48), ("days", 86400, "h", 3600, 14)):

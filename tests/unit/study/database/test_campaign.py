@@ -12,10 +12,11 @@ import psycopg
 import pytest
 from sqlalchemy import event as happening
 from sqlalchemy import insert, select, text
+from sqlalchemy.exc import DBAPIError
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.study.assignment import people
-from crossmatch.study.database.campaign import create_campaign, open_campaign, read_database_url
+from crossmatch.study.database.campaign import DATABASE_FILE, create_campaign, open_campaign, read_database_url
 from crossmatch.study.database.schema import person
 from crossmatch.study.database.verification import verify
 from crossmatch.study.design.add_study import create_study
@@ -23,6 +24,7 @@ from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.new_items import NewItem
 from polling import LIMIT, wait_until
 from study_lab import Clock, add_annotator, add_small_study, database_of, in_order, in_parallel, new_campaign, submit_hit
+from study_web import open_browser
 
 
 def test_a_campaign_is_opened_again_as_it_was(campaign):
@@ -302,3 +304,33 @@ def test_interrupted_waiter_does_not_block_the_lock(small):
     other.start()
     other.join(LIMIT)
     assert done == names(small) == ["other"]
+
+
+# A database that is away
+
+
+def test_database_that_goes_away_while_serving_is_one_line(small, caplog):
+    """And when it is back, the service goes on as if nothing had happened."""
+    study_id = add_small_study(small)
+    anna = open_browser(small).join(small, study_id, "anna")
+    hit = anna.claim()
+    small.engine.dispose()
+    away = (small.folder / DATABASE_FILE).rename(small.folder / "away")
+    (small.folder / DATABASE_FILE).mkdir()
+    for _ in range(3):
+        response = anna.submit(hit)
+        assert response.status_code == 503
+        assert "Your answers are not lost" in response.json()["error"]
+        assert str(small.folder) not in response.text
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "unable to open database file" in record.message
+    (small.folder / DATABASE_FILE).rmdir()
+    away.rename(small.folder / DATABASE_FILE)
+    assert anna.submit(hit).json()["counted"] is True
+
+
+def test_wrong_statement_is_not_called_a_missing_database(campaign):
+    for statement in ("SELECT nothing FROM study", "SELEKT 1"):
+        with pytest.raises(DBAPIError), campaign.read_transaction() as connection:
+            connection.execute(text(statement))

@@ -11,9 +11,9 @@ from crossmatch.benchmarks import load_benchmark_data
 from crossmatch.benchmarks.formats.caption_scoring_files import read_ratings
 from crossmatch.benchmarks.user_collection import load_collection_folder
 from crossmatch.data.errors import CrossmatchError
+from crossmatch.study.assignment import claims, people
 from crossmatch.study.assignment import review as verdicts
 from crossmatch.study.design.new_items import NewItem
-from crossmatch.study.results.csv_and_jsonl import escape_formula
 from crossmatch.study.results.export_study import export_study
 from crossmatch.study.results.item_decisions import decide_items
 from study_exports import COLOURS, answer_all_hits, choose, new_study, pair, rows_of, two_image_item
@@ -270,17 +270,6 @@ def test_dawid_and_skene_can_decide(painted):
 # -- files that a spreadsheet may open
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
-def test_no_cell_is_a_formula(text):
-    assert escape_formula(text)[0] == " "
-    assert escape_formula(text).strip() == text.strip()
-
-
-@pytest.mark.parametrize("text", ["-1", "+2.5", "-1e-3", "A cat.", "", "5"])
-def test_numbers_and_words_stay_as_they_are(text):
-    assert escape_formula(text) == text
-
-
 def test_names_of_people_and_items_cannot_be_formulas_in_the_exports(painted, colours, tmp_path):
     study = new_study(
         painted,
@@ -304,3 +293,50 @@ def test_provenance_is_exported(painted, colours, tmp_path):
     provenance = json.loads((tmp_path / "out" / "provenance.json").read_text())
     assert (provenance["events"], provenance["hash"]) == verify_chain(painted, study.id)
     assert (provenance["preset"], provenance["answers"], provenance["people"]) == ("eccv-hit", 1, 1)
+
+
+# -- answers that do not count
+
+
+def test_export_says_whose_answers_are_left_out_and_why(painted, tmp_path):
+    """Each submitted answer is counted or listed, on the screen and in provenance.json."""
+    clock, gold = painted.now, pair("white", "white", gold={"match": ("no",)}, kind="negative")
+    recipe = ("recipe.gold_positive=0", "recipe.gold_negative=1", "recipe.people=4", "recipe.lease_minutes=1")
+    study = new_study(painted, "eccv-hit", [pair("red", "red"), gold], *recipe)
+    _, slow = people.join_study(painted, study.link, "slow")
+    people.give_consent(painted, study.id, slow.id)
+    late_claim = claims.claim_hit(painted, study.id, slow.id)
+    clock.wait(2)
+    right, wrong = (lambda item: {"match": "no"}), (lambda item: {"match": "yes"})
+    claim_of = {
+        name: answer_all_hits(painted, study, name, answer)[0]
+        for name, answer in (("anna", right), ("ben", wrong), ("carla", wrong), ("dora", wrong))
+    }
+    claims.submit(painted, late_claim, slow.id, [{"match": "no"}] * 2)
+    verdicts.review(painted, claim_of["ben"], None, "reject")
+    verdicts.review(painted, claim_of["carla"], None, "reassign")
+    summary = export_study(painted, study, tmp_path / "out")
+    provenance = json.loads((tmp_path / "out" / "provenance.json").read_text())
+    reasons = {
+        "dora": "they await review",
+        "ben": "a reviewer rejected them",
+        "carla": "a reviewer reassigned their HIT",
+        "slow": "their HIT had gone to another person",
+    }
+    assert {entry["people"][0]: entry["reason"] for entry in provenance["left_out"]} == reasons
+    for name, reason in reasons.items():
+        assert f"2 answers of 1 people are left out, because {reason} ({name})" in summary.messages
+    assert provenance["messages"] == list(summary.messages)
+    assert provenance["answers"] + sum(entry["answers"] for entry in provenance["left_out"]) == 5 * 2
+
+
+def test_answers_to_the_test_before_the_work_are_listed_too(painted, tmp_path):
+    gold = [
+        pair("white", "white", gold={"match": ("no",)}, kind="negative"),
+        pair("blue", "blue", gold={"match": ("no",)}, kind="positive"),
+    ]
+    recipe = ("recipe.gold_positive=0", "recipe.gold_negative=0", "recipe.quiz=2", "recipe.quiz_share=1")
+    study = new_study(painted, "eccv-hit", [pair("red", "red"), *gold], *recipe)
+    answer_all_hits(painted, study, "anna", lambda item: {"match": "no"})
+    messages = export_study(painted, study, tmp_path / "out").messages
+    assert "2 answers of 1 people are left out, because they belong to the test before the work (anna)" in messages

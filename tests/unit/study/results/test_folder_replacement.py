@@ -164,7 +164,7 @@ def test_artificial_annotators_are_marked_and_left_out_beside_real_people(painte
     done = export_study(painted, study, tmp_path / "real")
     assert done.messages[:2] == (
         "2 answers of 1 people to 2 items",
-        "2 answers of artificial annotators are left out, because real people answered too",
+        "2 answers of 1 artificial annotators are left out, because real people answered too (artificial-0001)",
     )
     for name in ("answers", "assignments", "annotators"):
         assert "artificial-0001" not in (tmp_path / "real" / f"{name}.csv").read_text()
@@ -177,7 +177,7 @@ def test_python_and_export_leave_out_the_same_artificial_answers(painted, colour
     study = new_study(painted, "eccv-hit", items, "recipe.gold_positive=0", "recipe.gold_negative=1", "recipe.people=2")
     answer_all_hits(painted, study, "artificial-0001", lambda item: {"match": "no"})
     (claim_id,) = answer_all_hits(painted, study, "anna", lambda item: {"match": "yes"})
-    message = "2 answers of artificial annotators are left out, because real people answered too"
+    message = "2 answers of 1 artificial annotators are left out, because real people answered too"
     with pytest.raises(CrossmatchError, match=message):
         export_study(painted, study, tmp_path / "export")
     with pytest.warns(UserWarning, match=message):

@@ -25,7 +25,7 @@ from crossmatch.study.results.progress import count_slots
 from crossmatch.study.simulation.correct_answers import ViewedItem, correct_answer
 from crossmatch.study.simulation.diorama_items import truth_of, world_items
 from crossmatch.study.simulation.http_client import BROWSER_COOKIE, Client, RequestFailedError
-from crossmatch.study.simulation.simulate import NAME, make_answer_key, service, simulate
+from crossmatch.study.simulation.simulate import make_answer_key, service, simulate
 from crossmatch.study.simulation.simulated_annotators import (
     AnswerKey,
     Habits,
@@ -299,7 +299,7 @@ def test_simulated_annotators_finish_a_study_by_http(small, capsys):
     assert (found.left, found.errors, found.review, found.accuracy) == (0, 0, 0, 1.0)
     assert (found.study, found.people, found.hits, found.answers) == ("eccv-hit", 3, 4, 4 * 8)
     assert verify(small)[0].answers == 4 * 8
-    assert {answer.person for answer in submitted_answers(small, study_id)} <= {f"{NAME}-{n:04d}" for n in range(1, 4)}
+    assert {answer.person for answer in submitted_answers(small, study_id)} <= {f"artificial-{n:04d}" for n in range(1, 4)}
 
 
 @pytest.mark.slow
@@ -331,15 +331,13 @@ def test_simulation_invites_people_with_past_tasks(small):
     assert (found.left, found.errors) == (0, 0)
 
 
-def test_simulation_by_link_needs_no_truth(small):
-    study_id = begun(small, "bison-verify", "recipe.batch=3", "recipe.people=1", n=6)
+def test_simulation_uses_a_running_service(small):
+    begun(small, "bison-verify", "recipe.batch=3", "recipe.people=1", n=6)
     with service(small.folder) as base:
-        with pytest.raises(UsageError, match=r"A link does not show whether real people take part.* add --rehearse-here"):
-            simulate(f"{base}/join/{link_of(small, study_id)}", people=2)
-        (found,) = simulate(f"{base}/join/{link_of(small, study_id)}", people=2, allow_real_people=True)
-        again = simulate(small.folder, url=base, people=2)
-    assert (found.study, found.errors, found.answers, found.accuracy, found.left) == ("bison-verify", 0, 6, None, None)
-    assert (again[0].left, again[0].people) == (0, 0)
+        (first,) = simulate(small.folder, url=base, people=2)
+        (again,) = simulate(small.folder, url=base, people=2)
+    assert (first.study, first.errors, first.answers, first.left) == ("bison-verify", 0, 6, 0)
+    assert (again.left, again.people) == (0, 0)
 
 
 # Where real people are
@@ -390,8 +388,8 @@ def test_a_lease_that_has_ended_is_still_left_to_a_real_person(today):
 
 def test_invalid_simulation_options_are_refused(small):
     begun(small, "sts", n=2)
-    nowhere = ("http://127.0.0.1:1/nowhere", {"allow_real_people": True})
-    for where, more in ((small.folder, {"people": 0}), (small.folder, {"study": "none"}), nowhere):
+    link = Path("http://127.0.0.1:1/join/nowhere")  # only a campaign's folder can name artificial annotators
+    for where, more in ((small.folder, {"people": 0}), (small.folder, {"study": "none"}), (link, {})):
         with pytest.raises(UsageError):
             simulate(where, **more)
 
