@@ -147,7 +147,9 @@ class _RankShares:
     """The share of queries with a given rank or a better one: F(r), its standard error near 1/2, and the ranks near the median."""
 
     def __init__(self, ranks: Ranks, clusters: IntArray) -> None:
-        self._group = best_positive_group(ranks)
+        self._group = above, negatives, _ = best_positive_group(ranks)
+        self._tied = [x[negatives > 0] for x in self._group]
+        self._untied_ranks = np.sort(above[negatives == 0]) + 1
         self._clusters = clusters
         self._last_rank = int(ranks.gallery_size.max())
         self._shares: dict[int, float] = {}
@@ -167,7 +169,9 @@ class _RankShares:
 
     def share(self, rank: int) -> float:
         if rank not in self._shares:
-            self._shares[rank] = float(self._within(rank).mean())
+            tied = float(first_rank_cdf(*self._tied, rank).sum()) if len(self._tied[0]) else 0.0
+            untied = int(np.searchsorted(self._untied_ranks, rank, side="right"))
+            self._shares[rank] = (tied + untied) / len(self._clusters)
         return self._shares[rank]
 
     def cluster_residuals(self, rank: int) -> FloatArray:
