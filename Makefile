@@ -57,6 +57,7 @@ docs: $(VENV)/.dev-ready  ## regenerate the generated pages and pictures
 	$(BIN)/python docs/pictures/make_kinds_sheet.py
 	$(BIN)/python docs/pictures/make_scenes_sheet.py
 	$(BIN)/python docs/pictures/make_study_pictures.py
+	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_text_results.py
 	$(BIN)/python docs/make_trial_results.py

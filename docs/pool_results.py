@@ -26,7 +26,7 @@ from crossmatch.data.scores import Scores
 from crossmatch.diorama.random_choices import Dice
 from crossmatch.diorama.world import Diorama
 from crossmatch.metrics.agreement.annotation_overlap import Overlap, PairSet, overlap
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, percentile_interval, replicate_means
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, percentile_interval
 from crossmatch.metrics.correlation.kendall_tau import kendall_tau_b
 from crossmatch.models import make_model
 from crossmatch.models.cache import Cache, default_cache_folder
@@ -164,7 +164,7 @@ def compare_with_truth(experiment: PoolExperiment, positives: PairSet, direction
 def format_mean(values: FloatArray) -> str:
     """The mean in percent with its bootstrap interval."""
     draws = ClusterBootstrap.from_clusters(np.arange(len(values)))
-    low, high = percentile_interval(replicate_means([values], draws)[0])
+    low, high = percentile_interval(np.concatenate(list(draws)) @ values / len(values))
     return f"{100 * values.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 

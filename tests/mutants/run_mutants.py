@@ -40,6 +40,7 @@ RANKING, LAWS = "unit/ranking", "laws unit/ranking"
 TRIALS = "unit/metrics/test_forced_choice_chance.py unit/metrics/test_new_metric.py unit/data golden/test_bivlc_tables.py"
 PROPORTIONS = "unit/metrics/test_proportions.py unit/report/test_trials_report.py"
 BOOTSTRAP = "unit/metrics/test_cluster_bootstrap.py unit/report/test_report.py unit/evaluation"
+MEDIANS = "unit/metrics/test_median_rank.py"
 EVALUATION = "unit/evaluation"
 CLAIMS = "unit/study/assignment unit/study/test_submit.py unit/study/test_rules.py"
 MUTANTS = (
@@ -93,8 +94,8 @@ MUTANTS = (
     Mutant("metrics/proportions.py", "z2 / (4 * n * n)", "z2 / (4 * n)", PROPORTIONS),
     Mutant(
         "metrics/proportions.py",
-        "(informative_clusters * ratio + worst) / (informative_clusters + 1))\n\n\ndef independent",
-        "ratio)\n\n\ndef independent",
+        "prior_clusters = PRIOR_CLUSTERS * (1 - 2 * float(p.mean())) ** 2",
+        "prior_clusters = 0.0",
         PROPORTIONS,
     ),
     Mutant("metrics/proportions.py", "(cluster_sizes**2).sum() / cluster_sizes.sum()", "cluster_sizes.mean()", PROPORTIONS),
@@ -107,9 +108,8 @@ MUTANTS = (
     Mutant("metrics/paired_tests.py", "gap = second - first\n", "gap = first - second\n", BOOTSTRAP),
     Mutant("metrics/paired_tests.py", "((gap <= 0).sum() + 1) / (n + 1)", "(gap <= 0).sum() / n", BOOTSTRAP),
     Mutant("metrics/cluster_bootstrap.py", "[(1 - level) / 2, (1 + level) / 2]", "[1 - level, level]", BOOTSTRAP),
-    Mutant(
-        "metrics/cluster_bootstrap.py", "return replace(self, cluster_index=self.cluster_index[queries])", "return self", BOOTSTRAP
-    ),
+    Mutant("metrics/paired_tests.py", "(totals**2).sum() + (value / count) ** 2", "(influence**2).sum()", BOOTSTRAP),
+    Mutant("metrics/median_rank.py", "share(r) > 0.5 + margin", "share(r) > 0.5 - margin", MEDIANS),
     # evaluation
     Mutant("evaluation/plan.py", "if value != benchmark.options.get(key)", "if value == benchmark.options.get(key)", EVALUATION),
     Mutant("evaluation/plan.py", "groups.setdefault(n if key is None else key, [])", "groups.setdefault(key, [])", EVALUATION),
@@ -128,7 +128,7 @@ MUTANTS = (
         EVALUATION,
     ),
     Mutant("evaluation/summarise.py", "if fewest >= FEW_CLUSTERS:", "if fewest <= FEW_CLUSTERS:", EVALUATION),
-    Mutant("evaluation/summarise.py", "high=100 * high,", "high=high,", EVALUATION),
+    Mutant("evaluation/summarise.py", "high=scale * mean.high,", "high=mean.high,", EVALUATION),
     Mutant("evaluation/summarise.py", "value=m.scale * measurement.value,", "value=measurement.value,", EVALUATION),
     # assignment of HITs
     Mutant(

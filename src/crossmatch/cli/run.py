@@ -52,8 +52,8 @@ FILE_MODELS = ("precomputed", "detector")  # families that answer from a file
 @click.option(
     "--gate", is_flag=True, help="Trust gate for forced choices: also run scorers that know nothing and compare them with theory."
 )
-@click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Bootstrap samples.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap and of --limit.")
+@click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Samples of bootstrap-spearman.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of bootstrap-spearman and of --limit.")
 @cache_options
 @click.option("--published", is_flag=True, help="Also show published results of the same tasks, in separate tables.")
 @click.option("--json", "as_json", is_flag=True,

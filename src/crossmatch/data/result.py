@@ -80,7 +80,7 @@ class Result:
         rows: The numbers.
         parts: The evidence by part.
         seconds: Duration of each step.
-        samples: Number of bootstrap samples.
+        samples: Number of samples of `bootstrap-spearman`.
         seed: Seed of the samples.
         ties: The tie policy.
         notes: Notes for the reader.

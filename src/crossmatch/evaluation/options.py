@@ -20,8 +20,8 @@ class EvaluationOptions:
     Args:
         name: Name of the model in results; by default its name or its class.
         ties: Tie policy: `expected`, `pessimistic` or `optimistic`.
-        samples: Bootstrap samples for confidence intervals.
-        seed: Seed of the bootstrap, and of the sample that `limit` draws.
+        samples: Samples of metrics that draw rated pairs (`bootstrap-spearman`).
+        seed: Seed of these samples, and of the images or trials that `limit` draws.
         metrics: Names of metrics, instead of those of the benchmark.
         limit: Evaluate a random sample of this many images or trials.
         partial: Accept precomputed answers to a part of the trials.

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.progress import track
 from crossmatch.data.rank_counts import RankCounts
 from crossmatch.data.result import Result, ResultPart, ResultRow
 from crossmatch.data.signature import protocol_signature
-from crossmatch.metrics.cluster_bootstrap import percentile_interval
-from crossmatch.metrics.measurement import PartMeasurements, count_folds, evidence_kind, is_applicable
+from crossmatch.data.trial_outcomes import Outcomes
+from crossmatch.metrics.measurement import (
+    DIRECTIONS_OF_TOTALS,
+    INTERVALS,
+    PartMeasurements,
+    count_clusters,
+    evidence_kind,
+    fold_queries,
+    is_applicable,
+)
 from crossmatch.metrics.metric_table import Metric, metric
+from crossmatch.metrics.proportions import clustered_mean
 
-FEW_CLUSTERS = 30  # with fewer, percentile intervals are known to be too narrow (efron1993introduction)
-SAME_SIDE = ("t2t", "i2i")
-BOTH_DIRECTIONS = ("i2t", "t2i")
+FEW_CLUSTERS = 50  # with fewer, the coverage of some intervals differs from 95 % by more than two points (docs/coverage.md)
 
 
 def summarise(result: Result, metrics: Sequence[Metric], facts: Mapping[str, object]) -> Result:
@@ -46,12 +51,18 @@ def summarise(result: Result, metrics: Sequence[Metric], facts: Mapping[str, obj
 
 
 def note_few_clusters(parts: Mapping[str, ResultPart]) -> tuple[str, ...]:
-    """Return a warning if the bootstrap has few clusters. The intervals of trials account for it."""
-    sizes = [len(np.unique(part.clusters)) for part in parts.values() if evidence_kind(part).uses_bootstrap]
-    fewest = min(sizes, default=FEW_CLUSTERS)
+    """Return a warning if a result rests on few images, or on few independent trials (of all categories together)."""
+    trials = [part for part in parts.values() if isinstance(part.evidence, Outcomes)]
+    if not trials:
+        fewest = min(count_clusters(part) for part in parts.values())
+        few = f"only {fewest:,} images"
+    else:
+        fewest, n = count_clusters(trials[0]), len(trials[0].ids)
+        groups = f"{fewest:,} independent groups" if fewest > 1 else "one group"
+        few = f"only {n:,} trials" if fewest == n else f"the {n:,} trials share images and form only {groups}"
     if fewest >= FEW_CLUSTERS:
         return ()
-    return (f"only {fewest} images: confidence intervals are too narrow and p-values too small",)
+    return (f"{few}: intervals and p-values are approximate; use at least {FEW_CLUSTERS}",)
 
 
 def _build_row(
@@ -82,19 +93,26 @@ def _build_total(
     result: Result, total: Metric, measured: Mapping[str, PartMeasurements], facts: Mapping[str, object]
 ) -> list[ResultRow]:
     """Add up the members of a total over both directions; no row if a direction is missing or has several judgements."""
-    if not all(name in result.parts and isinstance(result.parts[name].evidence, RankCounts) for name in BOTH_DIRECTIONS):
+    if not all(name in result.parts and isinstance(result.parts[name].evidence, RankCounts) for name in DIRECTIONS_OF_TOTALS):
         return []
-    directions = [measured[name] for name in BOTH_DIRECTIONS]
+    directions = [measured[name] for name in DIRECTIONS_OF_TOTALS]
     summands = [direction.by_metric[member] for direction in directions for member in total.members]
     first_members = [direction.by_metric[total.members[0]] for direction in directions]
-    low, high = percentile_interval(np.sum([summand.replicates for summand in summands], axis=0))
+    # An image and its captions are one cluster of both directions.
+    mean = clustered_mean([
+        (measured[name].by_metric[member].values[queries], result.parts[name].clusters[queries])
+        for name in DIRECTIONS_OF_TOTALS
+        for member in total.members
+        for queries in fold_queries(result.parts[name])
+    ])  # fmt: skip
+    scale = total.scale * total.best
     return [
         ResultRow(
             part="",
             metric=total.name,
             value=100 * float(sum(summand.value for summand in summands)),
-            low=100 * low,
-            high=100 * high,
+            low=scale * mean.low,
+            high=scale * mean.high,
             chance=100 * float(sum(summand.chance for summand in summands)),
             unit=total.unit,
             best=100 * total.best,
@@ -108,12 +126,9 @@ def _build_total(
 
 
 def _signature(result: Result, name: str, part: ResultPart, m: Metric, facts: Mapping[str, object]) -> str:
-    kind = evidence_kind(part)
-    all_facts = {**facts, **kind.protocol_facts(part, result.ties)}
-    if kind.uses_bootstrap:
-        if part.folds is not None:
-            all_facts["folds"] = count_folds(part)
-        if part.direction in SAME_SIDE:
-            all_facts["self"] = "excluded"
-        all_facts |= {"bootstrap": result.samples, "seed": result.seed}
-    return protocol_signature(m.name, result.task, name, **all_facts)
+    all_facts = {**facts, **evidence_kind(part).protocol_facts(part, result.ties)}
+    if m.aggregate == "samples":
+        all_facts["bootstrap"] = result.samples
+    if m.shape == "pairs":
+        all_facts["seed"] = result.seed
+    return protocol_signature(m.name, result.task, name, **all_facts, interval=INTERVALS[m.aggregate])

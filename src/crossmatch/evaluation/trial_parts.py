@@ -16,7 +16,6 @@ MACRO = "macro"  # the part in which every category has the same weight
 UNCATEGORISED = "(none)"
 RESERVED = (MACRO, "all", UNCATEGORISED)
 MAX_CATEGORIES = 200
-FEW_CLUSTERS = 30
 
 
 def build_trial_parts(trials: Trials, answered: Trials, outcomes: Outcomes) -> tuple[dict[str, ResultPart], tuple[str, ...]]:
@@ -27,10 +26,6 @@ def build_trial_parts(trials: Trials, answered: Trials, outcomes: Outcomes) -> t
     notes = list(trials.notes)
     if n < len(trials.ids):
         notes.append(f"partial: {n:,} of {len(trials.ids):,} trials were answered; not comparable with complete results")
-    groups = int(clusters.max()) + 1
-    if groups < min(FEW_CLUSTERS, n):
-        groups_text = f"{groups} independent groups" if groups > 1 else "one group"
-        notes.append(f"the {n:,} trials share images and form {groups_text}, so confidence intervals are wide")
     categories, first, category_index = np.unique(answered.categories, return_index=True, return_inverse=True)
     if len(categories) > MAX_CATEGORIES:
         notes.append(f"{len(categories):,} categories are too many to report each")

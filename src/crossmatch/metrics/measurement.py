@@ -18,12 +18,23 @@ from crossmatch.data.rank_counts import CountsAtK, RankCounts
 from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.result import ResultPart
 from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, metric_replicates, percentile_interval, replicate_means
+from crossmatch.metrics.correlation.correlation_with_ratings import sampled_spearman_interval
+from crossmatch.metrics.median_rank import median_difference, median_interval
 from crossmatch.metrics.metric_table import Metric
-from crossmatch.metrics.proportions import are_all_distinct, choice_proportions, clustered_proportion, mean_proportion
+from crossmatch.metrics.paired_tests import Difference
+from crossmatch.metrics.proportions import (
+    are_all_distinct,
+    choice_proportions,
+    clustered_mean,
+    clustered_proportion,
+    mean_proportion,
+)
 from crossmatch.ranking.ranks import Ranks
 
 EvidenceT = TypeVar("EvidenceT", RankCounts, CountsAtK, Outcomes, RatedPairs)
+INTERVALS = {"mean": "wilson", "median": "woodruff", "samples": "jackknife", "whole": "jackknife"}  # by the aggregate of a metric
+DIRECTIONS_OF_TOTALS = ("i2t", "t2i")
+SAME_SIDE = ("t2t", "i2i")
 UNJUDGED_AT = 10  # unjudged pairs are counted among the first 10 retrieved
 
 
@@ -39,7 +50,6 @@ class Measurement:
         n: Number of queries or trials.
         positives: Number of positives, trials or pairs.
         values: Values of the queries, or of the samples; empty for trials.
-        replicates: Value in each bootstrap replicate; empty for trials.
         std: Standard deviation over samples, for metrics that a paper reports with it.
         effective_trials: For proportions of trials, the number of independent trials with the same uncertainty.
     """
@@ -51,7 +61,6 @@ class Measurement:
     n: int
     positives: int
     values: FloatArray
-    replicates: FloatArray
     std: float | None = None
     effective_trials: float = 0.0
 
@@ -68,8 +77,6 @@ class PartMeasurements:
 class EvidenceKind(ABC):
     """How one kind of evidence is measured."""
 
-    uses_bootstrap = True
-
     def supports(self, metric: Metric, part: ResultPart) -> bool:
         """Whether a metric of the right shape can be computed on a part."""
         return True
@@ -80,11 +87,12 @@ class EvidenceKind(ABC):
 
     @abstractmethod
     def measure(self, metrics: Sequence[Metric], part: ResultPart, ties: str, samples: int, seed: int) -> PartMeasurements:
-        """Compute all metrics of a part, with intervals from this number of bootstrap samples."""
+        """Compute all metrics of a part. `samples` and `seed` are those of metrics that draw samples of rated pairs."""
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
-        """The facts about ties, unjudged pairs and intervals in the signature."""
-        return {"ties": ties}
+        """The facts about ties, unjudged pairs, folds and galleries in the signature."""
+        folds = {} if part.folds is None else {"folds": count_folds(part)}
+        return {"ties": ties, **folds, **({"self": "excluded"} if part.direction in SAME_SIDE else {})}
 
 
 class RankCountsKind(EvidenceKind):
@@ -98,13 +106,13 @@ class RankCountsKind(EvidenceKind):
         ranks = {graded: with_ties[graded].break_ties(ties) for graded in with_ties}
         for m in metrics:
             _require_depth(m, ranks[m.graded], part)
-        bootstrap = ClusterBootstrap.from_clusters(part.clusters, samples, seed)
         inputs = {m.name: ranks[m.graded] for m in metrics}
-        measurements = _measure_queries(metrics, part, bootstrap, inputs, lambda m, r: m.chance(r), lambda r: int(r.start[-1]))
+        measurements = _measure_queries(metrics, part, inputs, lambda m, r: m.chance(r), lambda r: int(r.start[-1]))
         return PartMeasurements(measurements, _percent(with_ties[False].is_tied), _percent_unjudged(part))
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
-        return {"ties": ties, "unjudged": "none" if part.complete else "irrelevant"}
+        ties_fact, *facts = super().protocol_facts(part, ties).items()
+        return dict([ties_fact, ("unjudged", "none" if part.complete else "irrelevant"), *facts])
 
 
 class CountsAtKKind(EvidenceKind):
@@ -117,16 +125,13 @@ class CountsAtKKind(EvidenceKind):
         counts = _evidence(part, CountsAtK)
         chance = float((counts.positive_counts / counts.gallery_size).mean())
         positives = int(counts.positive_counts.sum())
-        bootstrap = ClusterBootstrap.from_clusters(part.clusters, samples, seed)
         inputs = {m.name: counts.break_ties(ties) for m in metrics}
-        measurements = _measure_queries(metrics, part, bootstrap, inputs, lambda m, c: chance, lambda c: positives)
+        measurements = _measure_queries(metrics, part, inputs, lambda m, c: chance, lambda c: positives)
         return PartMeasurements(measurements, _percent(counts.is_tied), 0.0)
 
 
 class OutcomesKind(EvidenceKind):
     """Outcomes of forced choices. Chance is the expected value of random scores; a tie loses."""
-
-    uses_bootstrap = False
 
     def supports(self, metric: Metric, part: ResultPart) -> bool:
         shape = _evidence(part, Outcomes).shape
@@ -145,18 +150,17 @@ class OutcomesKind(EvidenceKind):
         else:
             by_fold = choice_proportions(outcomes, choices, part.folds, int(part.folds.max()) + 1)
             proportions = {name: mean_proportion([fold[name] for fold in by_fold]) for name in choices}
-        nothing = np.zeros(0)
         measurements = {}
         for m in metrics:
             p = proportions[m.name]
             measurements[m.name] = Measurement(
-                p.value, p.low, p.high, m.chance(outcomes.shape), n, n, nothing, nothing, effective_trials=p.effective
+                p.value, p.low, p.high, m.chance(outcomes.shape), n, n, np.zeros(0), effective_trials=p.effective
             )
         return PartMeasurements(measurements, _percent(outcomes.is_tied) if outcomes.ties_known else None, None)
 
     def protocol_facts(self, part: ResultPart, ties: str) -> dict[str, object]:
         categories = {} if part.folds is None else {"categories": count_folds(part)}
-        return {"ties": "lose", **categories, "interval": "wilson"}
+        return {"ties": "lose", **categories}
 
 
 class RatedPairsKind(EvidenceKind):
@@ -195,10 +199,29 @@ def part_ranks(part: ResultPart, ties: str) -> Ranks:
     return _ranks(part).break_ties(ties)
 
 
-def replicate_metric(metric: Metric, part: ResultPart, bootstrap: ClusterBootstrap, ties: str) -> FloatArray:
-    """Compute a metric of queries in each bootstrap replicate; with folds, the mean over the folds."""
-    metric_input = evidence_kind(part).metric_input(metric, part, ties)
-    return _replicate(metric, part, bootstrap, metric_input, metric.values(metric_input))
+def influences(metric: Metric, part: ResultPart, ties: str) -> FloatArray:
+    """How much each query moves the mean of a metric: (y_q - mean of its fold) / (n_f F) with F folds of n_f queries; sums to 0."""
+    values = part.values.get(metric.name)
+    values = metric.values(evidence_kind(part).metric_input(metric, part, ties)) if values is None else values
+    by_fold = fold_queries(part)
+    moved = np.zeros(len(values))
+    for queries in by_fold:
+        moved[queries] = (values[queries] - values[queries].mean()) / (len(queries) * len(by_fold))
+    return moved
+
+
+def compare_medians(first: ResultPart, second: ResultPart, ties: str) -> Difference:
+    """Compare the median ranks of two models on the same queries."""
+    ranks = part_ranks(first, ties), part_ranks(second, ties)
+    folds = [[(side.select(queries), first.clusters[queries]) for queries in fold_queries(first)] for side in ranks]
+    return median_difference(folds[0], folds[1], max_abs=float(ranks[0].gallery_size.max() - 1))
+
+
+def fold_queries(part: ResultPart) -> list[IntArray]:
+    """The queries of each fold; without folds, all queries."""
+    if part.folds is None:
+        return [np.arange(len(part.clusters))]
+    return [np.flatnonzero(part.folds == fold) for fold in np.unique(part.folds)]
 
 
 def _ranks(part: ResultPart, graded: bool = False) -> Ranks:
@@ -207,18 +230,9 @@ def _ranks(part: ResultPart, graded: bool = False) -> Ranks:
     return Ranks.from_counts(_evidence(part, RankCounts), lowest_grade)
 
 
-def _replicate(metric: Metric, part: ResultPart, bootstrap: ClusterBootstrap, metric_input: Any, values: FloatArray) -> FloatArray:
-    """Compute a metric in each bootstrap replicate from its values."""
-    by_fold = [
-        metric_replicates(
-            metric,
-            values[queries],
-            bootstrap.select(queries),
-            metric_input.select(queries) if isinstance(metric_input, Ranks) else None,
-        )
-        for queries in _fold_queries(part, len(values))
-    ]
-    return np.asarray(np.nanmean(by_fold, axis=0), dtype=np.float64)  # a replicate may contain no query of a small fold
+def count_clusters(part: ResultPart) -> int:
+    """Count the clusters of a part: images with their captions, or groups of trials that share no image."""
+    return len(np.unique(part.clusters))
 
 
 def count_folds(part: ResultPart) -> int:
@@ -229,49 +243,49 @@ def count_folds(part: ResultPart) -> int:
 def _measure_queries(
     metrics: Sequence[Metric],
     part: ResultPart,
-    bootstrap: ClusterBootstrap,
     inputs: Mapping[str, Any],
     chance: Callable[[Metric, Any], float],
     count_positives: Callable[[Any], int],
 ) -> dict[str, Measurement]:
     """Measure metrics with one value per query."""
-    values = {m.name: m.values(inputs[m.name]) for m in metrics}
-    means = [m.name for m in metrics if m.aggregate == "mean" and _has_equal_folds(part)]
-    mean_replicates = replicate_means([values[name] for name in means], bootstrap) if means else ()
-    replicates = dict(zip(means, mean_replicates, strict=True))
+    by_fold = fold_queries(part)
     measurements = {}
     for m in metrics:
-        metric_input, query_values = inputs[m.name], values[m.name]
-        if m.name not in replicates:
-            replicates[m.name] = _replicate(m, part, bootstrap, metric_input, query_values)
-        by_fold = [(metric_input, query_values)]
-        if part.folds is not None:
-            by_fold = [
-                (metric_input.select(queries) if isinstance(metric_input, Ranks) else metric_input, query_values[queries])
-                for queries in _fold_queries(part, len(query_values))
-            ]
+        metric_input = inputs[m.name]
+        values = m.values(metric_input)
+        if m.aggregate == "median":
+            value, low, high = median_interval([(metric_input.select(queries), part.clusters[queries]) for queries in by_fold])
+        else:
+            value = float(np.mean([values[queries].mean() for queries in by_fold]))
+            low, high = _mean_interval(m, metric_input, values, [(queries, part.clusters[queries]) for queries in by_fold])
         measurements[m.name] = Measurement(
-            float(np.mean([m.summarise(*fold) for fold in by_fold])),
-            *percentile_interval(replicates[m.name]),
-            chance(m, metric_input),
-            len(query_values),
-            count_positives(metric_input),
-            query_values,
-            replicates[m.name],
+            value, low, high, chance(m, metric_input), len(values), count_positives(metric_input), values
         )
     return measurements
+
+
+def _mean_interval(
+    metric: Metric, metric_input: Any, values: FloatArray, folds: Sequence[tuple[IntArray, IntArray]]
+) -> tuple[float, float]:
+    """Interval of a mean of values within the range of the metric."""
+    low, high = metric.value_range(metric_input)
+    low, high = min(low, float(values.min())), max(high, float(values.max()))  # a metric of the user may leave its declared range
+    if low == high:  # a gallery of one candidate
+        return low, high
+    scaled = np.clip((values - low) / (high - low), 0.0, 1.0)
+    mean = clustered_mean([(scaled[queries], clusters) for queries, clusters in folds])
+    return low + (high - low) * mean.low, low + (high - low) * mean.high
 
 
 def _measure_correlation(metric: Metric, pairs: RatedPairs) -> Measurement:
     n = len(np.unique(pairs.query))
     if metric.aggregate == "whole":
         overall = metric.values(pairs)
-        return Measurement(
-            overall.value, overall.low, overall.high, 0.0, n, len(pairs), np.zeros(0), np.zeros(0), overall.standard_error
-        )
+        return Measurement(overall.value, overall.low, overall.high, 0.0, n, len(pairs), np.zeros(0), overall.standard_error)
     values = metric.values(pairs)
-    std = float(values.std(ddof=1))
-    return Measurement(float(values.mean()), *percentile_interval(values), 0.0, n, len(pairs), values, values, std)
+    mean = float(values.mean())
+    interval = sampled_spearman_interval(pairs, mean)
+    return Measurement(mean, interval.low, interval.high, 0.0, n, len(pairs), values, float(values.std(ddof=1)))
 
 
 def _percent(flags: Any) -> float:
@@ -287,18 +301,6 @@ def _percent_unjudged(part: ResultPart) -> float | None:
     if (judged.depth < retrieved).any():
         return None
     return 100 * float(1 - np.mean(judged.sum_by_query(judged.probability_within(retrieved)) / retrieved))
-
-
-def _fold_queries(part: ResultPart, n: int) -> list[IntArray]:
-    """Return the queries of each fold; without folds, all queries."""
-    if part.folds is None:
-        return [np.arange(n)]
-    return [np.flatnonzero(part.folds == fold) for fold in np.unique(part.folds)]
-
-
-def _has_equal_folds(part: ResultPart) -> bool:
-    """Whether the mean over folds equals the mean over queries."""
-    return part.folds is None or len(set(np.unique(part.folds, return_counts=True)[1].tolist())) == 1
 
 
 def _require_depth(metric: Metric, ranks: Ranks, part: ResultPart) -> None:

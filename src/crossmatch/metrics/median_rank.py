@@ -1,20 +1,26 @@
-"""The exact expected median rank when ties make the rank of each query's best positive random."""
+"""The median rank: exact expectation under ties, interval, and difference of two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import gammaln, ndtr, xlog1py, xlogy
+from scipy.special import gammaln, ndtr, stdtr, xlog1py, xlogy
 
 from crossmatch.data.arrays import FloatArray, IntArray
+from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
+from crossmatch.metrics.paired_tests import Difference, min_p_value
+from crossmatch.metrics.proportions import NORMAL_QUANTILE, clustered_mean, student_quantile
 from crossmatch.metrics.retrieval import best_positive_group, first_rank_cdf
 from crossmatch.ranking.ranks import Ranks
 
+ROUNDING = 1e-9  # closer shares count as equal
+MAX_T, T_STEPS = 40, 10_000  # Student's t of a difference is searched up to 40 in steps of a ten-thousandth
 NEGLIGIBLE = 1e-13  # smaller probabilities count as 0
 MIN_NORMAL_VARIANCE = 250  # variance of the number of events from which the normal approximation is used
 
@@ -41,6 +47,140 @@ def median_rank(ranks: Ranks) -> float:
     groups, times = np.unique(np.stack([a, n, p]), axis=1, return_counts=True)
     middle_positions = {(len(a) + 1) // 2, len(a) // 2 + 1}
     return float(np.mean([_expected_order_statistic(groups.tobytes(), times.tobytes(), h) for h in middle_positions]))
+
+
+Folds: TypeAlias = Sequence[tuple[Ranks, IntArray]]  # ranks and clusters of each fold
+
+
+def median_interval(folds: Folds) -> tuple[float, float, float]:
+    """Median rank and its interval, from the ranks and clusters of each fold; with several folds, the mean of their medians.
+
+    The interval inverts a test of the share F(r) of queries with a rank of r or better (woodruff1952confidence). It contains every
+    r that can be the median if F deviates from the true shares by at most h:
+
+        low = min{ r : F(r) >= 1/2 - h },    high = min{ r : F(r) > 1/2 + h },    h = z √(1 / (4 n*))
+
+    n* is the effective number of queries of F at the median (`proportions.proportion`), so captions of an image count together.
+    Under ties, F is the expected share. Ranks are integers, so the interval covers more than its level if many queries share the
+    median rank. For a mean over F folds, which share no image, distances add up in squares (zou2008construction):
+
+        mean ± √(Σ_f (m_f - end_f)²) / F
+
+    >>> ranks = Ranks.from_lists([[n] for n in range(1, 101)])
+    >>> median_interval([(ranks, np.arange(100))])
+    (50.5, 41.0, 60.0)
+    """
+    medians, ends = [], []
+    for ranks, clusters in folds:
+        shares = _RankShares(ranks, clusters)
+        medians.append(median_rank(ranks))
+        ends.append(shares.median_ends(NORMAL_QUANTILE * shares.standard_error))
+    return _mean_of_folds(medians, ends)
+
+
+def median_difference(first: Folds, second: Folds, max_abs: float) -> Difference:
+    """Difference of two median ranks of the same queries, second minus first, with interval and p-value.
+
+    Two medians differ if their intervals are disjoint, for margins t σ₁ and t σ₂ of the shares that add up to t standard errors of
+    the paired difference of the shares:
+
+        σ₁ + σ₂ = √(s₁² + s₂² - 2 ρ s₁ s₂),    σ₁ / σ₂ = s₁ / s₂,    s = √(1 / (4 n*))
+
+    ρ is the correlation between the shares of both models at their joint median, over clusters. The interval of the difference
+    contains all differences of a rank in one interval and a rank in the other, for t = t(K - 1), and p = 2 P[ T(K - 1) > t ] for
+    the largest t at which the intervals are disjoint. So p < .05 exactly if the interval excludes 0, also for small ranks, where
+    a median moves in steps.
+
+    >>> better, worse = (Ranks.from_lists([[n // s + 1] for n in range(100)], gallery=100) for s in (2, 1))
+    >>> folds = [[(ranks, np.arange(100))] for ranks in (better, worse)]
+    >>> difference = median_difference(*folds, max_abs=99)
+    >>> difference.value, difference.low, difference.high, difference.p < 0.001
+    (25.0, 18.0, 32.0, True)
+    """
+    pairs = [(_RankShares(*a), _RankShares(*b)) for a, b in zip(first, second, strict=True)]
+    factors = [_paired_factor(a, b) for a, b in pairs]
+    medians = [median_rank(b) - median_rank(a) for (a, _), (b, _) in zip(first, second, strict=True)]
+    clusters = len(np.unique(np.concatenate([member for _, member in first])))
+
+    def interval(t: float) -> tuple[float, float, float]:
+        ends = []
+        for (a, b), factor in zip(pairs, factors, strict=True):
+            (low_a, high_a), (low_b, high_b) = (x.median_ends(t * factor * x.standard_error) for x in (a, b))
+            ends.append((low_b - high_a, high_b - low_a))
+        return _mean_of_folds(medians, ends)
+
+    value, min_p = float(np.mean(medians)), min_p_value(clusters)
+    if clusters < 2:
+        return Difference(value, -max_abs, max_abs, 1.0, min_p)
+    _, low, high = interval(student_quantile(clusters))
+    if min_p >= 1 - CONFIDENCE_LEVEL:
+        low, high = min(low, 0.0), max(high, 0.0)
+    largest_t = _bisect_last(lambda n: _excludes_zero(interval(n / T_STEPS)), -1, MAX_T * T_STEPS) / T_STEPS
+    p = 2 * float(stdtr(clusters - 1, -largest_t)) if value and largest_t > 0 else 1.0
+    return Difference(value, max(-max_abs, low), min(max_abs, high), max(min_p, p), min_p)
+
+
+def _excludes_zero(interval: tuple[float, float, float]) -> bool:
+    return interval[1] > 0 or interval[2] < 0
+
+
+def _mean_of_folds(values: Sequence[float], ends: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Mean and interval of independent estimates with intervals."""
+    mean, centre, (low, high) = float(np.mean(values)), np.asarray(values), np.asarray(ends).T
+    below, above = (
+        float(np.sqrt(np.square(x).sum())) / len(values) for x in (np.minimum(0, low - centre), np.maximum(0, high - centre))
+    )
+    return mean, mean - below, mean + above
+
+
+def _paired_factor(first: _RankShares, second: _RankShares) -> float:
+    """(σ₁ + σ₂) / (s₁ + s₂) of `median_difference`."""
+    middle = first.first_rank(lambda r: first.share(r) + second.share(r) >= 1 - ROUNDING)
+    a, b = first.cluster_residuals(middle), second.cluster_residuals(middle)
+    s, t = first.standard_error, second.standard_error
+    product = float(np.sqrt((a @ a) * (b @ b)))
+    correlation = float(a @ b) / product if product > 0 else 0.0
+    return float(np.sqrt(max(0.0, s * s + t * t - 2 * correlation * s * t))) / (s + t)
+
+
+class _RankShares:
+    """The share of queries with a given rank or a better one: F(r), its standard error near 1/2, and the ranks near the median."""
+
+    def __init__(self, ranks: Ranks, clusters: IntArray) -> None:
+        self._group = above, negatives, _ = best_positive_group(ranks)
+        self._tied = [x[negatives > 0] for x in self._group]
+        self._untied_ranks = np.sort(above[negatives == 0]) + 1
+        self._clusters = clusters
+        self._last_rank = int(ranks.gallery_size.max())
+        self._shares: dict[int, float] = {}
+        within = self._within(self.first_rank(lambda r: self.share(r) >= 0.5 - ROUNDING))
+        self.standard_error = 0.5 / float(np.sqrt(clustered_mean([(within, clusters)]).effective))
+
+    def median_ends(self, margin: float) -> tuple[float, float]:
+        """Lowest and highest rank that can be the median if shares deviate by at most the margin."""
+        return (
+            float(self.first_rank(lambda r: self.share(r) >= 0.5 - margin - ROUNDING)),
+            float(self.first_rank(lambda r: self.share(r) > 0.5 + margin + ROUNDING)),
+        )
+
+    def first_rank(self, condition: Callable[[int], bool]) -> int:
+        """First rank at which a condition becomes true and stays so; the last rank if it never does."""
+        return 1 + _bisect_last(lambda r: not condition(r), 0, self._last_rank - 1)
+
+    def share(self, rank: int) -> float:
+        if rank not in self._shares:
+            tied = float(first_rank_cdf(*self._tied, rank).sum()) if len(self._tied[0]) else 0.0
+            untied = int(np.searchsorted(self._untied_ranks, rank, side="right"))
+            self._shares[rank] = (tied + untied) / len(self._clusters)
+        return self._shares[rank]
+
+    def cluster_residuals(self, rank: int) -> FloatArray:
+        """Queries with this rank or a better one in each cluster, minus the expected number."""
+        member = np.unique(self._clusters, return_inverse=True)[1].ravel()
+        return np.asarray(np.bincount(member, weights=self._within(rank) - self.share(rank)), dtype=np.float64)
+
+    def _within(self, rank: int) -> FloatArray:
+        return first_rank_cdf(*self._group, rank)
 
 
 @lru_cache(maxsize=64)  # the chance level is the same for every model of a benchmark

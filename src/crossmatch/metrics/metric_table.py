@@ -84,6 +84,22 @@ class Metric:
             return self.summarise(Ranks.all_tied(data.positive_counts, data.gallery_size, data.gain))
         return expected_value("random", self.values, data).value
 
+    def value_range(self, data: Any) -> tuple[float, float]:
+        """Smallest and largest value that a query of these data can have.
+
+        It depends on the numbers of positives (precision@10 of a query with one positive is at most 0.1) and of candidates.
+
+        >>> ranks = Ranks.from_lists([[1], [2]], gallery=50)
+        >>> [metric(name).value_range(ranks) for name in ("map@r", "precision@10", "mean-rank")]
+        [(0.0, 1.0), (0.0, 0.1), (1.0, 50.0)]
+        """
+        if not isinstance(data, Ranks):
+            return self.worst, self.best
+        best = self.values(data.perfect)
+        if self.higher_is_better:
+            return self.worst, float(best.max())
+        return float(best.min()), float(data.gallery_size.max()) if np.isinf(self.worst) else self.worst
+
     def with_k(self, k: int) -> Metric:
         """The member of a family for this k: hit@k with k = 5 is hit@5."""
         return replace(

@@ -1,7 +1,8 @@
 """Tests of the difference between two results on the same items, and Holm's correction for several tests.
 
 McNemar, sign flips     right and wrong answers to trials
-bootstrap               any metric, from paired replicates (`cluster_bootstrap`)
+Student                 metrics of queries, from the influence of each cluster on the difference
+bootstrap               corpus values of captions, from paired replicates (`cluster_bootstrap`)
 Williams                two correlations with the same human ratings
 """
 
@@ -14,7 +15,7 @@ from scipy import special
 
 from crossmatch.data.arrays import FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.metrics.cluster_bootstrap import percentile_interval
+from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL, percentile_interval
 from crossmatch.metrics.proportions import student_quantile
 
 MIN_P_VALUE = 1e-6  # smallest p reported from a normal or Student distribution, whose tails are an assumption
@@ -136,6 +137,41 @@ def _paired_effect(weighted: FloatArray, centred: FloatArray, member: IntArray, 
     )
     informative_clusters = int((np.bincount(member, weights=np.abs(weighted)) > 0).sum())
     return max(1.0, (informative_clusters * ratio + worst) / (informative_clusters + 1))
+
+
+def cluster_t_test(value: float, influence: FloatArray, clusters: IntArray, max_abs: float) -> Difference:
+    """Student's test and interval of a difference, from the influence of each query on it and the cluster of each query.
+
+    The influences of a cluster are added up to I_k. With K clusters,
+
+        v = K/(K - 1) · ( Σ_k I_k² + (d/K)² ),    d ± t(K - 1) √v,    p = 2 P[ T(K - 1) > |d| / √v ]
+
+    (d/K)² is the influence of one more cluster without a difference. It hardly changes v, unless all clusters have the same
+    difference, where v would be 0. So p < .05 exactly if the interval excludes 0. Fewer than six clusters cannot give p < .05 in
+    a sign-flip test, so p is at least `min_p_value(K)`, and the interval of fewer than six clusters contains 0.
+
+    Args:
+        value: d, the difference of two metrics, which may be means, medians or sums of both directions.
+        influence: Influence of each query on d; adds up to 0.
+        clusters: Cluster of each query.
+        max_abs: Largest possible absolute difference, to which the interval is clipped. For one cluster it is the interval.
+
+    >>> gap = np.array([0.0, 0.5, 1.0, 0.5, 0.5, 0.2, 0.1, 0.0, 0.3, 0.4])
+    >>> difference = cluster_t_test(float(gap.mean()), (gap - gap.mean()) / 10, np.arange(10), max_abs=1.0)
+    >>> round(difference.low, 3), round(difference.high, 3), round(difference.p, 4)
+    (0.118, 0.582, 0.0077)
+    """
+    totals = np.bincount(np.unique(clusters, return_inverse=True)[1].ravel(), weights=influence)
+    count = len(totals)
+    min_p = min_p_value(count)
+    if count < 2:
+        return Difference(value, -max_abs, max_abs, 1.0, min_p)
+    error = float(np.sqrt(count / (count - 1) * ((totals**2).sum() + (value / count) ** 2)))
+    margin = student_quantile(count) * error
+    if min_p >= 1 - CONFIDENCE_LEVEL:
+        margin = max(margin, abs(value))
+    p = 2 * float(special.stdtr(count - 1, -abs(value) / error)) if error > 0 else 1.0
+    return Difference(value, max(-max_abs, value - margin), min(max_abs, value + margin), max(min_p, p), min_p)
 
 
 def compare_replicates(first: FloatArray, second: FloatArray, value: float) -> Difference:

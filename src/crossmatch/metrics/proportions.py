@@ -1,9 +1,10 @@
-"""Proportions of right answers with intervals; trials that share an image are not independent."""
+"""Proportions of right answers, and means of values in [0, 1], with intervals; items that share an image are not independent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy import special
@@ -13,10 +14,14 @@ from crossmatch.data.trial_outcomes import Outcomes, count_codes
 from crossmatch.metrics import forced_choice
 from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
 
+NORMAL_QUANTILE = float(special.ndtri((1 + CONFIDENCE_LEVEL) / 2))
+PRIOR_CLUSTERS = 1.5  # c of `proportion` at its largest, chosen by simulation (docs/decisions/0023-intervals.md)
+ROUNDING = 1e-12  # relative variances below this count as 0
+
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion of right answers, its interval, and the number of independent trials with the same precision."""
+    """A proportion or mean, its interval, and the number of independent 0/1 values with the same precision."""
 
     value: float
     low: float
@@ -35,31 +40,65 @@ def clustered_proportion(right: FloatArray | BoolArray, clusters: IntArray, fold
     >>> clustered_proportion(np.array([True, True, False, True]), np.array([7, 7, 3, 3])).value
     0.75
     """
-    member = np.unique(clusters, return_inverse=True)[1].ravel()
-    fold = np.zeros(len(member), np.int64) if folds is None else np.unique(folds, return_inverse=True)[1].ravel()
-    shape = int(member.max()) + 1, int(fold.max()) + 1
-    cell = member * shape[1] + fold
-    sums, size = (np.bincount(cell, weights=w, minlength=shape[0] * shape[1]).reshape(shape) for w in (right, None))
-    return proportion(np.asarray(sums, dtype=np.float64), np.asarray(size, dtype=np.float64))
+    sums, size, _ = _cluster_sums(_columns(np.asarray(right, dtype=np.float64), clusters, folds))
+    return proportion(sums, size)
 
 
-def proportion(right: FloatArray, size: FloatArray) -> Proportion:
+Columns: TypeAlias = Sequence[tuple[FloatArray, IntArray]]  # values in [0, 1] and their clusters, of each fold or summand
+
+
+def clustered_mean(columns: Columns) -> Proportion:
+    """Unweighted mean over columns of the mean of values in [0, 1]; clusters may occur in several columns.
+
+    A column is a fold of a metric, or one summand of a total such as RSUM. The interval is that of `proportion`.
+
+    >>> clusters = np.array([7, 7, 3, 3])
+    >>> clustered_mean([(np.array([1.0, 0.5, 0.0, 0.5]), clusters), (np.ones(4), clusters)]).value
+    0.75
+    """
+    return proportion(*_cluster_sums(columns))
+
+
+def _columns(values: FloatArray, clusters: IntArray, folds: IntArray | None) -> Columns:
+    if folds is None:
+        return [(values, clusters)]
+    return [(values[folds == fold], clusters[folds == fold]) for fold in np.unique(folds)]
+
+
+def _cluster_sums(columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums and numbers of values by cluster (row) and column, and sums of squares by column."""
+    member = np.unique(np.concatenate([clusters for _, clusters in columns]), return_inverse=True)[1].ravel()
+    column = np.repeat(np.arange(len(columns)), [len(values) for values, _ in columns])
+    shape = int(member.max()) + 1, len(columns)
+    cell = member * shape[1] + column
+    values = np.concatenate([values for values, _ in columns])
+    sums, size = (
+        np.asarray(np.bincount(cell, weights=w, minlength=shape[0] * shape[1]).reshape(shape), dtype=np.float64)
+        for w in (values, None)
+    )
+    return sums, size, np.asarray(np.bincount(column, weights=values**2), dtype=np.float64)
+
+
+def proportion(right: FloatArray, size: FloatArray, squares: FloatArray | None = None) -> Proportion:
     """Proportion of right answers, from the right answers and the trials of each cluster (row) in each fold (column).
 
-    Several folds give the unweighted mean of their proportions. With s_kf right of n_kf trials in cluster k and fold f of F, and
-    n_f and p_f the trials and the proportion of a fold, the linearised variance of the mean and that of independent trials are
+    Answers may also be partly right: any values in [0, 1] with their sums of squares. Several folds give the unweighted mean of
+    their means. With sum s_kf of n_kf values in cluster k and fold f of F, sum of squares q_f, and n_f values with mean p_f in a
+    fold, the residual of a cluster, and the variances of the mean by clusters, by single values, and of independent 0/1 values are
 
-        v = Σ_k ( Σ_f (s_kf - p_f n_kf) / n_f )² / F²,       u = Σ_f p_f (1 - p_f) / n_f / F².
+        e_k = Σ_f (s_kf - p_f n_kf) / (n_f F),             v = Σ_k e_k²,
+        i = Σ_f (q_f - n_f p_f²) / (n_f F)²,               u = Σ_f p_f (1 - p_f) / (n_f F²).
 
-    Their ratio, the design effect, is unreliable if few clusters contain an answer of the rarer kind. With E such clusters it is
+    max(v, i) / u, the design effect, is unreliable if few clusters differ from the mean, as near 0 and 1. The number of clusters
+    that v rests on is E = v² / Σ_k e_k⁴: all of them if all residuals are equally large, one if a single cluster differs. So
 
-        d = max(1, (E v / u + w) / (E + 1)),       w = Σ_k n_k² / Σ_k n_k,
+        log d = ( E log(max(v, i) / u) + c log w ) / (E + c),    c = 3/2 · (1 - 2p)²,    w = Σ_k n_k² / Σ_k n_k
 
-    where w is its value if all answers of a cluster were equal. The effective number of trials is n* = N / d, reduced by the
-    squared ratio of Student's quantiles for few clusters (korn1998confidence). For a mean over folds, n* is the number with its
-    variance, after adding two right and two wrong answers to each fold. The interval is Wilson's for n* trials
-    (wilson1927probable): it stays within 0 and 1 and has positive width even if every answer is right. For a single cluster it
-    is [0, 1].
+    adds c clusters with the effect w, that of right and wrong answers that are equal within a cluster. The effective number of
+    values is n* = N / d, reduced by the squared ratio of the normal and Student's quantile for K clusters (korn1998confidence),
+    unless all values are 0 or 1 and independent. For a mean over folds, N is the number with the variance u, after adding two
+    right and two wrong answers to each fold. The interval is Wilson's for n* values (wilson1927probable): it stays within 0 and 1
+    and has positive width even if every answer is right. For a single cluster it is [0, 1]. `docs/coverage.md` shows the coverage.
 
     >>> ones = np.ones(100)
     >>> result = proportion(np.arange(100) < 90, ones)
@@ -71,27 +110,35 @@ def proportion(right: FloatArray, size: FloatArray) -> Proportion:
     right, size = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in (right, size))
     clusters, folds = right.shape
     n, right_totals = size.sum(axis=0), right.sum(axis=0)
+    squares = right_totals if squares is None else squares
     p, trials = right_totals / n, float(n.sum())
     value = float(p.mean())
     if clusters < 2:
         return Proportion(value, 0.0, 1.0, 1.0)
-    effect = _design_effect(right, size, p)
-    effective = (trials if folds == 1 else _effective_of_mean(right_totals, n)) / effect
-    if clusters < trials:
-        effective *= (student_quantile(int(trials)) / student_quantile(clusters)) ** 2
+    effective = trials if folds == 1 else _effective_of_mean(right_totals, n)
+    if clusters < trials or (squares < right_totals).any():
+        effective *= (NORMAL_QUANTILE / student_quantile(clusters)) ** 2 / _design_effect(right, size, p, squares)
     effective = max(1.0, effective)
     return Proportion(value, *wilson_interval(value, effective), effective)
 
 
-def _design_effect(right: FloatArray, size: FloatArray, p: FloatArray) -> float:
-    """d of `proportion`: the variance as a multiple of that of independent trials."""
+def _design_effect(right: FloatArray, size: FloatArray, p: FloatArray, squares: FloatArray) -> float:
+    """d of `proportion`: the variance as a multiple of that of independent 0/1 values."""
     n, folds = size.sum(axis=0), size.shape[1]
     cluster_sizes = size.sum(axis=1)
     worst = float((cluster_sizes**2).sum() / cluster_sizes.sum())
-    independent_variance = float((p * (1 - p) / n).sum()) / folds**2
-    ratio = float((((right - p * size) / n).mean(axis=1) ** 2).sum()) / independent_variance if independent_variance > 0 else worst
-    informative_clusters = min(int((right.sum(axis=1) > 0).sum()), int(((size - right).sum(axis=1) > 0).sum()))
-    return max(1.0, (informative_clusters * ratio + worst) / (informative_clusters + 1))
+    residual_squares = ((right - p * size) / n).mean(axis=1) ** 2
+    by_cluster = float(residual_squares.sum())
+    by_value = float(((squares - n * p**2) / n**2).sum()) / folds**2
+    independent = float((p * (1 - p) / n).sum()) / folds**2
+    if independent <= 0 or by_cluster <= ROUNDING * independent:
+        return worst
+    informative_clusters = by_cluster**2 / float((residual_squares**2).sum())
+    prior_clusters = PRIOR_CLUSTERS * (1 - 2 * float(p.mean())) ** 2
+    log_ratio = np.log(max(by_cluster, by_value) / independent)
+    return float(
+        np.exp((informative_clusters * log_ratio + prior_clusters * np.log(worst)) / (informative_clusters + prior_clusters))
+    )
 
 
 def independent_proportion(right: int, n: int) -> Proportion:

@@ -161,6 +161,13 @@ class Ranks:
         above = self.above + negatives + place_in_group
         return replace(self, above=above, tie_size=np.ones_like(self.tie_size), gain=self.gain[order])
 
+    @cached_property
+    def perfect(self) -> Ranks:
+        """The ranks of a perfect scorer: positives first, the highest grade on top. Metrics are best on them."""
+        order = np.lexsort((-self.gain, self.query))
+        place = np.arange(len(self.above)) - self.start[self.query]
+        return Ranks(self.start, place, np.ones_like(place), self.gain[order], self.gallery_size)
+
     def probability_within(self, k: ArrayLike) -> FloatArray:
         """For each positive the probability that its rank is at most k (one k, or one for each query)."""
         k = np.broadcast_to(np.asarray(k), self.positive_counts.shape)[self.query]

@@ -1,4 +1,4 @@
-"""Compare two results with paired tests: bootstrap, or McNemar's exact test for trials. Protocols must be equal."""
+"""Compare two results with paired tests over images: Student's, a jackknife, or McNemar's for trials. Protocols must be equal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossmatch.data.arrays import FloatArray
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.io.progress import track
+from crossmatch.data.rank_counts import RankCounts
 from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.data.result import Result, ResultPart, ResultRow
-from crossmatch.data.trial_outcomes import Outcomes
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, replicate_means
 from crossmatch.metrics.correlation.correlation_with_ratings import compare_correlations
-from crossmatch.metrics.measurement import replicate_metric
+from crossmatch.metrics.measurement import DIRECTIONS_OF_TOTALS, compare_medians, influences
 from crossmatch.metrics.metric_table import Metric, metric
-from crossmatch.metrics.paired_tests import Difference, compare_replicates, holm_correction, paired_difference
-
-SAMPLES = 10_000  # more than for an interval, so that p can stay small after Holm's correction over dozens of rows
+from crossmatch.metrics.paired_tests import Difference, cluster_t_test, holm_correction, paired_difference
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class MetricComparison:
 
     @property
     def is_p_minimal(self) -> bool:
-        """Whether p is the smallest that this number of replicates can give."""
+        """Whether p is the smallest that this number of clusters can give."""
         return self.difference.p <= self.difference.min_p
 
     @property
@@ -129,36 +125,36 @@ def require_same_protocol(a: ResultRow, b: ResultRow, first: str, second: str) -
 def _differences(
     first: Result, second: Result, name: str, shared: list[ResultRow], rows: dict[str, ResultRow]
 ) -> Iterator[tuple[ResultRow, ResultRow, Difference]]:
-    """The differences of all metrics of one part, in the same replicates."""
-    part_rows = [row for row in shared if row.part == name]
-    totals = [row for row in part_rows if metric(row.metric).shape == "total"]
-    for row in totals:
-        pair = [_total_replicates(result, metric(row.metric).members) for result in (first, second)]
-        yield row, rows[row.key], compare_replicates(100 * pair[0], 100 * pair[1], rows[row.key].value - row.value)
-    part_rows = [row for row in part_rows if row not in totals]
-    if not part_rows:
-        return
-    if isinstance(first.parts[name].evidence, Outcomes):
-        yield from (
-            (row, rows[row.key], _trial_difference(first.parts[name], second.parts[name], metric(row.metric))) for row in part_rows
-        )
-        return
-    draws = ClusterBootstrap.from_clusters(first.parts[name].clusters, SAMPLES, first.seed)
-    sides = [result.parts[name] for result in (first, second)]
-    means = [row.metric for row in part_rows if metric(row.metric).aggregate == "mean" and sides[0].folds is None]
-    drawn = replicate_means([part.values[m] for part in sides for m in means], draws)
-    for row in part_rows:
+    """The differences of all metrics of one part."""
+    for row in (row for row in shared if row.part == name):
         m, second_row = metric(row.metric), rows[row.key]
-        if m.aggregate == "whole":
-            yield row, second_row, _correlation_difference(m, sides, second_row.value - row.value)
-            continue
-        if m.name in means:
-            pair = [drawn[side * len(means) + means.index(m.name)] for side in (0, 1)]
-        elif m.aggregate == "samples":  # the same pairs in the same samples
-            pair = [part.values[m.name] for part in sides]
+        value = second_row.value - row.value
+        if m.shape == "trials":
+            difference = _trial_difference(first.parts[name], second.parts[name], m)
+        elif m.shape == "pairs":
+            difference = _correlation_difference(m, first.parts[name], second.parts[name], value)
+        elif m.aggregate == "median":
+            difference = compare_medians(first.parts[name], second.parts[name], first.ties)
         else:
-            pair = [replicate_metric(m, part, draws, first.ties) for part in sides]
-        yield row, second_row, compare_replicates(m.scale * pair[0], m.scale * pair[1], second_row.value - row.value)
+            difference = _query_difference(m, first, second, name, value)
+        yield row, second_row, difference
+
+
+def _query_difference(m: Metric, first: Result, second: Result, name: str, value: float) -> Difference:
+    """The difference of a metric of queries. In a total an image and its captions are one cluster of both directions."""
+    names, members = (DIRECTIONS_OF_TOTALS, [metric(member) for member in m.members]) if m.shape == "total" else ((name,), [m])
+    sides = [(first.parts[part_name], second.parts[part_name], member) for part_name in names for member in members]
+    moved = [influences(member, b, second.ties) - influences(member, a, first.ties) for a, b, member in sides]
+    clusters = np.concatenate([a.clusters for a, _, _ in sides])
+    return cluster_t_test(value, m.scale * np.concatenate(moved), clusters, max_abs=_largest_difference(m, sides[0][0]))
+
+
+def _largest_difference(m: Metric, part: ResultPart) -> float:
+    """Largest possible difference of two models, in the unit of the metric."""
+    if np.isfinite(m.worst):
+        return m.scale * abs(m.best - m.worst)
+    assert isinstance(part.evidence, RankCounts)
+    return float(part.evidence.gallery_size.max() - 1)
 
 
 def _trial_difference(first: ResultPart, second: ResultPart, m: Metric) -> Difference:
@@ -168,20 +164,10 @@ def _trial_difference(first: ResultPart, second: ResultPart, m: Metric) -> Diffe
     return replace(difference, value=100 * difference.value, low=100 * difference.low, high=100 * difference.high)
 
 
-def _total_replicates(result: Result, members: tuple[str, ...]) -> FloatArray:
-    """The sum of the metrics over both directions, in each replicate."""
-    replicates = []
-    for name in ("i2t", "t2i"):
-        part = result.parts[name]
-        draws = ClusterBootstrap.from_clusters(part.clusters, SAMPLES, result.seed)
-        replicates += [replicate_metric(metric(m), part, draws, result.ties) for m in members]
-    return np.asarray(np.sum(replicates, axis=0), dtype=np.float64)
-
-
-def _correlation_difference(m: Metric, sides: list[ResultPart], value: float) -> Difference:
+def _correlation_difference(m: Metric, first: ResultPart, second: ResultPart, value: float) -> Difference:
     """The difference of two correlations by the jackknife, which leaves out the same groups of queries of both."""
-    first, second = (part.evidence for part in sides)
-    assert isinstance(first, RatedPairs)
-    assert isinstance(second, RatedPairs)
-    difference = compare_correlations(m.name, first, second)
-    return Difference(value, m.scale * difference.low, m.scale * difference.high, difference.p)
+    assert isinstance(first.evidence, RatedPairs)
+    assert isinstance(second.evidence, RatedPairs)
+    difference = compare_correlations(m.name, first.evidence, second.evidence)
+    shift = value - m.scale * difference.value
+    return replace(difference, value=value, low=m.scale * difference.low + shift, high=m.scale * difference.high + shift)

@@ -332,6 +332,6 @@ def test_low_ratings_count_as_pairs():
 
 def test_few_images_are_noted():
     assert "only 20 images" in evaluate(Dual(), LINKED, samples=5).notes[-1]
-    many = Collection.from_captions({f"i{n}": [f"caption {n}"] for n in range(30)})
+    many = Collection.from_captions({f"i{n}": [f"caption {n}"] for n in range(50)})
     task = declared("many", Retrieval(many, {"links": Judgements.from_links(many)}))
     assert evaluate("random", task, samples=5).notes == ()

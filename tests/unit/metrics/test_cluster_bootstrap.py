@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, replicate_means
+from crossmatch.data.errors import CrossmatchError
+from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, percentile_interval
 from crossmatch.metrics.paired_tests import compare_clusters, compare_replicates, holm_correction
 
 
 def drawn(gap: np.ndarray, samples: int = 1000, seed: int = 0) -> np.ndarray:
-    return replicate_means([gap], ClusterBootstrap.from_clusters(np.arange(len(gap)), samples, seed))[0]
+    """The mean in each replicate; every value is its own cluster."""
+    return np.concatenate(list(ClusterBootstrap.from_clusters(np.arange(len(gap)), samples, seed))) @ gap / len(gap)
 
 
 @pytest.mark.parametrize("n", [30, 300])
@@ -68,3 +70,23 @@ def test_level_under_the_null() -> None:
         replicates = drawn(rng.normal(size=40), 300, seed)
         false_positives += compare_clusters(0 * replicates, replicates, float(replicates.mean()), 40).p < 0.01
     assert false_positives <= trials * 0.02 + 3 * np.sqrt(trials * 0.02 * 0.98)  # percentiles of 40 images are slightly too narrow
+
+
+def test_replicates_draw_whole_clusters() -> None:
+    """As many clusters as there are, with replacement: the weights of a replicate add up to their number."""
+    draws = ClusterBootstrap.from_clusters(np.array([2, 2, 9, 7]), samples=300)
+    weights = np.concatenate(list(draws))
+    assert draws.cluster_index.tolist() == [0, 0, 2, 1]
+    assert set(weights.sum(axis=1)) == {3.0}
+    assert weights.mean(axis=0) == pytest.approx(np.ones(3), abs=0.2)
+
+
+def test_replicates_of_different_length_are_an_error() -> None:
+    with pytest.raises(CrossmatchError, match="Use the same number of samples"):
+        compare_replicates(np.zeros(3), np.zeros(4), 0.0)
+
+
+def test_p_is_above_zero_and_at_most_one() -> None:
+    assert compare_replicates(np.zeros(99), np.ones(99), 1.0).p == pytest.approx(2 / 100)
+    assert compare_replicates(np.zeros(99), np.zeros(99), 0.0).p == 1.0
+    assert percentile_interval(np.full(9, 0.25)) == (0.25, 0.25)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from crossmatch.data.trial_outcomes import Outcomes
@@ -11,6 +13,7 @@ from crossmatch.metrics.forced_choice import i2t_choice, tneg2i
 from crossmatch.metrics.paired_tests import mcnemar_test, paired_difference, sign_flip_test
 from crossmatch.metrics.proportions import (
     choice_proportions,
+    clustered_mean,
     clustered_proportion,
     independent_proportion,
     proportion,
@@ -88,10 +91,77 @@ def test_macro_mean_interval_has_its_coverage(sizes, truth):
     assert covered >= 800 * 0.95 - 4 * np.sqrt(800 * 0.95 * 0.05)
 
 
+def slow_mean(columns):
+    """Mean and effective number of values in [0, 1], as the docstring of `proportion` says, in loops."""
+    clusters = sorted({int(cluster) for _, member in columns for cluster in member})
+    means = [sum(values) / len(values) for values, _ in columns]
+    folds, total = len(columns), sum(len(values) for values, _ in columns)
+    residuals, sizes = [], []
+    for cluster in clusters:
+        of_columns = [[y for y, k in zip(values, member, strict=True) if k == cluster] for values, member in columns]
+        residuals.append(sum((sum(y) - m * len(y)) / len(c[0]) for y, m, c in zip(of_columns, means, columns, strict=True)) / folds)
+        sizes.append(sum(map(len, of_columns)))
+    by_cluster, fourth = sum(e**2 for e in residuals), sum(e**4 for e in residuals)
+    by_value = sum(sum((y - m) ** 2 for y in c[0]) / len(c[0]) ** 2 for m, c in zip(means, columns, strict=True)) / folds**2
+    independent = sum(m * (1 - m) / len(c[0]) for m, c in zip(means, columns, strict=True)) / folds**2
+    worst, p = sum(s**2 for s in sizes) / sum(sizes), sum(means) / folds
+    if independent <= 0 or by_cluster <= 1e-12 * independent:
+        effect = worst
+    else:
+        informative, prior = by_cluster**2 / fourth, 1.5 * (1 - 2 * p) ** 2
+        effect = (max(by_cluster, by_value) / independent) ** (informative / (informative + prior)) * worst ** (
+            prior / (informative + prior)
+        )
+    count = float(total)
+    if folds > 1:
+        adjusted = [(sum(c[0]) + 2) / (len(c[0]) + 4) for c in columns]
+        middle = sum(adjusted) / folds
+        count = middle * (1 - middle) * folds**2 / sum(q * (1 - q) / len(c[0]) for q, c in zip(adjusted, columns, strict=True))
+        count = max(1.0, count)
+    if total > len(clusters) or any(0 < y < 1 for values, _ in columns for y in values):
+        count *= (stats.norm.ppf(0.975) / stats.t(len(clusters) - 1).ppf(0.975)) ** 2 / effect
+    return p, max(1.0, count)
+
+
+VALUES = st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
+
+
+@given(st.lists(st.lists(st.tuples(VALUES, st.integers(0, 6)), min_size=1, max_size=12), min_size=1, max_size=3))
+def test_mean_equals_a_loop(columns):
+    columns = [([y for y, _ in column], [k for _, k in column]) for column in columns]
+    if len({k for _, member in columns for k in member}) < 2:
+        return
+    result = clustered_mean([(np.array(values), np.array(member)) for values, member in columns])
+    value, effective = slow_mean(columns)
+    assert result.value == pytest.approx(value)
+    assert result.effective == pytest.approx(effective, rel=1e-6)
+    assert (result.low, result.high) == pytest.approx(wilson_interval(value, effective), abs=1e-7)
+
+
+def test_summands_of_the_same_images_count_once():
+    """A total of two equal summands is as uncertain as one of them; of independent ones it is less uncertain."""
+    rng = np.random.default_rng(4)
+    values, images = rng.random(60), np.arange(60)
+    single = clustered_mean([(values, images)])
+    equal = clustered_mean([(values, images), (values, images)])
+    apart = clustered_mean([(values, images), (values, images + 60)])
+    assert equal.high - equal.low == pytest.approx(single.high - single.low, rel=0.05)
+    assert apart.high - apart.low == pytest.approx((single.high - single.low) / np.sqrt(2), rel=0.05)
+
+
+def test_values_with_little_variance_have_a_narrow_interval():
+    """Student's interval where the mean is in the middle; never a width of zero near the end."""
+    values = 0.5 + 0.1 * np.random.default_rng(5).standard_normal(100)
+    result = clustered_mean([(values, np.arange(100))])
+    student = stats.t.interval(0.95, 99, values.mean(), values.std(ddof=1) / 10)
+    assert (result.low, result.high) == pytest.approx(student, abs=0.002)
+    assert clustered_mean([(np.ones(30), np.arange(30))]).low == pytest.approx(30 / (30 + stats.norm.ppf(0.975) ** 2))
+
+
 def test_interval_is_continuous_at_zero():
-    """No right answer of 49 in seven clusters, or one: the intervals are similar."""
+    """No right answer of 49 in seven clusters, or one, which shows that answers of a cluster need not be equal."""
     none, single = (proportion(np.array([n, 0, 0, 0, 0, 0, 0.0]), np.full(7, 7.0)) for n in (0, 1))
-    assert single.high > 0.6 * none.high
+    assert none.high > single.high > 0.5 * none.high
 
 
 def test_macro_mean_is_the_mean_of_the_folds():

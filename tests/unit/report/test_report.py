@@ -1,5 +1,6 @@
 """Comparisons of equal protocols, tables, and the HTML page."""
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
@@ -17,9 +19,9 @@ from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Matrix
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate
-from crossmatch.metrics.cluster_bootstrap import ClusterBootstrap, metric_replicates, percentile_interval
+from crossmatch.metrics.measurement import part_ranks
 from crossmatch.metrics.metric_table import metric
-from crossmatch.metrics.paired_tests import compare_replicates, holm_correction
+from crossmatch.metrics.paired_tests import holm_correction
 from crossmatch.report.comparison import compare
 from crossmatch.report.html_report import write_report
 from crossmatch.report.tables import Table, comparison_table, format_p_value, format_row, format_table, result_tables
@@ -34,14 +36,16 @@ TRIALS = Benchmark("forced", "", lambda: FORCED, ("i2t", "t2i", "group"))
 class Mixed:
     """The correct scores with noise: better than chance, worse than the oracle."""
 
-    def __init__(self, noise):
-        self.noise = noise
+    def __init__(self, noise, seed=0):
+        self.noise, self.seed = noise, seed
 
     def scores(self, data):
         right = np.zeros(COLLECTION.shape)
         right[tuple(COLLECTION.links.T)] = 1
         return Matrix(
-            COLLECTION.image_ids, COLLECTION.caption_ids, right + self.noise * np.random.default_rng(0).random(COLLECTION.shape)
+            COLLECTION.image_ids,
+            COLLECTION.caption_ids,
+            right + self.noise * np.random.default_rng(self.seed).random(COLLECTION.shape),
         )
 
 
@@ -86,8 +90,6 @@ def other_data():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: result("oracle", seed=1), "seed:0 and seed:1"),
-        (lambda: result("oracle", samples=21), "bootstrap:20 and bootstrap:21"),
         (lambda: result("oracle", ties="optimistic"), "ties:expected and ties:optimistic"),
         (other_data, r"data:\w{8} and data:\w{8}"),
         (lambda: with_signatures(lambda signature: signature.rsplit("|", 1)[0] + "|v0.0.1"), r"and v0\.0\.1"),
@@ -108,24 +110,50 @@ def test_comparison_of_different_splits_is_an_error():
         compare(test_split, val_split)
 
 
-def test_difference_equals_a_paired_bootstrap():
+def slow_t_test(gaps: list[float]) -> tuple[float, float, float]:
+    """Student's test of the mean of independent gaps, and one more gap of zero in the variance."""
+    n = len(gaps)
+    mean = sum(gaps) / n
+    error = math.sqrt((sum((gap - mean) ** 2 for gap in gaps) + mean**2) / (n * (n - 1)))
+    margin = stats.t(n - 1).ppf(0.975) * error
+    return mean - margin, mean + margin, 2 * stats.t(n - 1).sf(abs(mean) / error)
+
+
+def test_difference_equals_a_paired_t_test():
     first, second = result(Mixed(3)), result(Mixed(5))
-    comparisons = {c.first.key: c for c in compare(first, second)}
-    values = [r.parts["i2t"].values["hit@1"] for r in (first, second)]
-    rng = np.random.default_rng(0)
-    gaps = []
-    for _ in range(10):
-        times = rng.multinomial(30, np.full(30, 1 / 30), size=1000)
-        gaps.append(times @ (values[1] - values[0]) / 30)
-    gaps = 100 * np.concatenate(gaps)
-    slow_p = min(1.0, 2 * (min((gaps <= 1e-9).sum(), (gaps >= -1e-9).sum()) + 1) / 10_001)
-    assert comparisons["i2t/hit@1"].difference.p == pytest.approx(slow_p, abs=1e-12)
-    assert (comparisons["i2t/hit@1"].difference.low, comparisons["i2t/hit@1"].difference.high) == pytest.approx(
-        tuple(np.quantile(gaps, [0.025, 0.975]))
-    )
+    compared = next(c for c in compare(first, second) if c.first.key == "i2t/hit@1").difference
+    before, after = (r.parts["i2t"].values["hit@1"] for r in (first, second))
+    low, high, p = slow_t_test([100 * float(b - a) for a, b in zip(before, after, strict=True)])
+    assert (compared.low, compared.high, compared.p) == (pytest.approx(low), pytest.approx(high), pytest.approx(p))
 
 
-# Holm and the bootstrap
+def test_difference_of_a_total_counts_an_image_once():
+    """An image and its two captions are one cluster of all six summands."""
+    first, second = result(Mixed(5), metrics=("rsum",)), result(Mixed(5, seed=1), metrics=("rsum",))
+    (compared,) = compare(first, second)
+    influence: dict[int, float] = {}
+    for name in ("i2t", "t2i"):
+        for k in (1, 5, 10):
+            gaps = [
+                (cluster, float(b - a))
+                for cluster, a, b in zip(
+                    first.parts[name].clusters,
+                    metric(f"hit@{k}").values(part_ranks(first.parts[name], "expected")),
+                    metric(f"hit@{k}").values(part_ranks(second.parts[name], "expected")),
+                    strict=True,
+                )
+            ]
+            mean = sum(gap for _, gap in gaps) / len(gaps)
+            for cluster, gap in gaps:
+                influence[cluster] = influence.get(cluster, 0.0) + 100 * (gap - mean) / len(gaps)
+    n, value = len(influence), compared.difference.value
+    error = math.sqrt(n / (n - 1) * (sum(x**2 for x in influence.values()) + (value / n) ** 2))
+    assert n == 30
+    assert compared.difference.p == pytest.approx(2 * stats.t(n - 1).sf(abs(value) / error))
+    assert compared.difference.high - compared.difference.low == pytest.approx(2 * stats.t(n - 1).ppf(0.975) * error)
+
+
+# Holm
 
 
 @given(st.lists(st.floats(1e-4, 1), min_size=1, max_size=12), st.floats(0.001, 0.9))
@@ -140,25 +168,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, level):
     near = {n for n, q in enumerate(adjusted) if abs(q - level) < 1e-9}  # adjusted values are rounded to 12 digits
     assert {n for n, q in enumerate(adjusted) if q <= level} - near == rejected - near
     assert all(p[n] - 1e-9 <= adjusted[n] <= 1 for n in range(len(p)))
-
-
-def test_bootstrap_draws_whole_clusters():
-    """With a single cluster every replicate equals the value."""
-    m = metric("hit@1")
-    assert set(metric_replicates(m, np.array([1.0, 0.0, 1.0]), ClusterBootstrap.from_clusters(np.array([7, 7, 7]), 50))) == {2 / 3}
-    replicates = metric_replicates(m, np.array([1.0, 1.0, 0.0]), ClusterBootstrap.from_clusters(np.array([2, 2, 9]), 200))
-    assert set(np.round(replicates, 9)) == {0.0, round(2 / 3, 9), 1.0}
-
-
-def test_replicates_of_different_length_are_an_error():
-    with pytest.raises(CrossmatchError, match="Use the same number of samples"):
-        compare_replicates(np.zeros(3), np.zeros(4), 0.0)
-
-
-def test_p_is_above_zero_and_at_most_one():
-    assert compare_replicates(np.zeros(99), np.ones(99), 1.0).p == pytest.approx(2 / 100)
-    assert compare_replicates(np.zeros(99), np.zeros(99), 0.0).p == 1.0
-    assert percentile_interval(np.full(9, 0.25)) == (0.25, 0.25)
 
 
 # Tables

@@ -13,15 +13,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from crossmatch.data.arrays import FloatArray, IntArray, as_integers, require_finite
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.rated_pairs import RatedPairs
+from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
+from crossmatch.metrics.jackknife import jackknife_interval
+from crossmatch.metrics.paired_tests import Difference
 
 SAMPLES = 1000
 GROUPS = 100
-CONFIDENCE_LEVEL = 0.95
 SORT_FRACTION = 8  # sort if fewer than one in eight positions is selected; a mask is faster otherwise
 MIN_QUERIES = 4  # half of them give two pairs, the fewest with a correlation
 
@@ -43,7 +45,8 @@ def bootstrap_spearman(
         r_b = spearman({ (h_qj, m_qj) : q in Q_b, j = J_qb }),    |Q_b| = floor(queries / 2),    J_qb uniform over the pairs of q
 
     The paper reports mean and standard deviation (ddof=1) over 1,000 samples. The deviation describes the difference between half
-    samples; it is neither the standard error of the mean nor that of the model's score on new queries.
+    samples; it is neither the standard error of the mean nor that of the model's score on new queries, which
+    `sampled_spearman_interval` estimates.
 
     The draws depend only on the seed and on the number of pairs of each query, in ascending order of queries. So all models get the
     same samples, and the first samples of a longer run are those of a shorter one. Ties get their mean rank. All sums are sums of
@@ -193,18 +196,58 @@ def estimate_correlation(
 
 
 def jackknife_correlations(
-    coefficient: str, cluster: IntArray, human: FloatArray, model: FloatArray, groups: int = GROUPS, seed: int = 0
+    coefficient: str,
+    cluster: IntArray,
+    human: FloatArray,
+    model: FloatArray,
+    groups: int = GROUPS,
+    seed: int = 0,
+    *,
+    equal_clusters: bool = False,
 ) -> tuple[float, FloatArray]:
-    """A coefficient over all pairs, and without each group of clusters; all models get the same groups."""
+    """A coefficient over all pairs, and without each group of clusters; all models get the same groups.
+
+    With `equal_clusters`, which Spearman's r supports, every cluster has the same weight, whatever its number of pairs.
+    """
     prepare, statistic = _coefficient(coefficient)
     human, model = _check_scores(human, model)
     cluster = _require_integers(cluster, "clusters", len(human))
     group, groups = _assign_groups(cluster, groups, seed)
-    order = np.lexsort((model, human))  # makes float sums independent of the row order
+    member = np.unique(cluster, return_inverse=True)[1].ravel()
+    weight = 1 / np.bincount(member)[member]
+    # Rows that tie in all keys are interchangeable, so float sums do not depend on the row order.
+    order = np.lexsort((weight, model, human) if equal_clusters else (model, human))
     human, model, group = prepare(human[order]), prepare(model[order]), group[order]
+    if equal_clusters:
+        return _jackknife_weighted_spearman(_order_codes(human), _order_codes(model), weight[order], group, groups)
     value = statistic(human, model, "")
     replicates = [statistic(human[group != g], model[group != g], f" without group {g} of {groups}") for g in range(groups)]
     return value, np.asarray(replicates)
+
+
+def _jackknife_weighted_spearman(
+    human: IntArray, model: IntArray, weight: FloatArray, group: IntArray, groups: int
+) -> tuple[float, FloatArray]:
+    """Spearman's r of weighted pairs, and without each group: the limit of r of copies in proportion to the weights."""
+
+    def coefficient(selected: NDArray[np.bool_], where: str) -> float:
+        w = weight[selected]
+        a, b = (_weighted_centred_ranks(code[selected], w) for code in (human, model))
+        root = np.sqrt(w)
+        return _cosine(root * a, root * b, where)
+
+    value = coefficient(np.ones(len(human), dtype=bool), "")
+    return value, np.asarray([coefficient(group != g, f" without group {g} of {groups}") for g in range(groups)])
+
+
+def _weighted_centred_ranks(code: IntArray, weight: FloatArray) -> FloatArray:
+    """`_centred_ranks` of observations with weights.
+
+    >>> _weighted_centred_ranks(np.array([0, 2]), np.array([3.0, 1.0])), _centred_ranks(np.array([0, 0, 0, 2]))
+    (array([-1.,  3.]), array([-1., -1., -1.,  3.]))
+    """
+    mass = np.bincount(code, weights=weight)
+    return np.asarray(2 * np.cumsum(mass) - mass - mass.sum(), dtype=np.float64).take(code)
 
 
 def _assign_groups(cluster: IntArray, groups: int, seed: int) -> tuple[IntArray, int]:
@@ -365,19 +408,10 @@ def overall_correlation(pairs: RatedPairs, coefficient: str) -> CorrelationEstim
     return estimate_correlation(coefficient, pairs.query, pairs.human, pairs.model, seed=pairs.seed)
 
 
-@dataclass(frozen=True)
-class CorrelationDifference:
-    """Interval and two-sided p-value of the difference of two coefficients over the same pairs."""
-
-    low: float
-    high: float
-    p: float
-
-
-def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs) -> CorrelationDifference:
+def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs) -> Difference:
     """Compare two models on the same pairs: second minus first, by a paired delete-a-group jackknife over queries.
 
-        v = (G - 1)/G · Σ_g (d_(g) - d)²,     d ± t(G - 1) · √v,     p from Student's distribution of d / √v
+    `bootstrap-spearman` is compared by its limit (`sampled_spearman_interval`), the other coefficients by their values.
 
     >>> rng = np.random.default_rng(0)
     >>> query, human = np.arange(500), rng.random(500)
@@ -385,11 +419,22 @@ def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs
     >>> compare_correlations("spearman", noisy, noisier).p < 0.001, compare_correlations("spearman", noisy, noisy).p
     (True, 1.0)
     """
-    (a, without_a), (b, without_b) = (
-        jackknife_correlations(coefficient, pairs.query, pairs.human, pairs.model, seed=pairs.seed) for pairs in (first, second)
-    )
-    groups = len(without_a)
-    error = float(np.sqrt((groups - 1) / groups * np.square(without_b - without_a - (b - a)).sum()))
-    margin = float(stdtrit(groups - 1, 0.975)) * error
-    p = 2 * float(stdtr(groups - 1, -abs(b - a) / error)) if error else 1.0 if a == b else 0.0
-    return CorrelationDifference(b - a - margin, b - a + margin, p)
+    (a, without_a), (b, without_b) = (_jackknife_pairs(coefficient, pairs) for pairs in (first, second))
+    return jackknife_interval(b - a, without_b - without_a, max_abs=2.0)
+
+
+def sampled_spearman_interval(pairs: RatedPairs, mean: float) -> Difference:
+    """Jackknife interval of the mean of `bootstrap_spearman`.
+
+    The samples draw one pair per query. With many samples and queries their mean approaches Spearman's r over all pairs in which
+    a pair of a query with n pairs has the weight 1/n. The jackknife over queries of this limit gives the interval around the mean.
+    """
+    value, without = _jackknife_pairs("bootstrap-spearman", pairs)
+    return jackknife_interval(mean, without + (mean - value))
+
+
+def _jackknife_pairs(coefficient: str, pairs: RatedPairs) -> tuple[float, FloatArray]:
+    """A coefficient over all pairs, and without each group of queries."""
+    is_sampled = coefficient == "bootstrap-spearman"
+    name = "spearman" if is_sampled else coefficient
+    return jackknife_correlations(name, pairs.query, pairs.human, pairs.model, seed=pairs.seed, equal_clusters=is_sampled)

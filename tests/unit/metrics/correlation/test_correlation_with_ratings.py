@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.rated_pairs import RatedPairs
 from crossmatch.metrics.correlation.correlation_with_ratings import (
     COEFFICIENTS,
     bootstrap_spearman,
+    compare_correlations,
     correlation,
     estimate_correlation,
+    jackknife_correlations,
     sample_pairs,
+    sampled_spearman_interval,
 )
 
 DOUBLE = 1e-12  # the same sums in another order
@@ -352,3 +356,46 @@ def test_intervals_need_clusters_and_spread():
         estimate_correlation("spearmann", np.arange(6), human, human)
     with pytest.raises(CrossmatchError, match="at least two pairs"):
         correlation("pearson", np.ones(1), np.ones(1))
+
+
+# The interval of the sampled Spearman
+
+
+def test_equal_clusters_equal_copies_of_pairs():
+    """Every query gets 60 copies in all: 60, 30, 20, 15 or 12 of each of its pairs. Plain Spearman then weighs queries equally."""
+    query, _, human, model = ratings(0, queries=30, most=5, levels=9)
+    count = np.bincount(query)[query]
+    copies = np.repeat(np.arange(len(query)), 60 // count)
+    value, without = jackknife_correlations("spearman", query, human, model, groups=10, equal_clusters=True)
+    slow, slow_without = jackknife_correlations("spearman", query[copies], human[copies], model[copies], groups=10)
+    assert value == pytest.approx(slow, abs=1e-12)
+    assert without == pytest.approx(slow_without, abs=1e-12)
+    assert value == pytest.approx(stats.spearmanr(human[copies], model[copies]).statistic, abs=1e-12)
+
+
+def test_limit_of_many_samples_is_spearman_with_equal_queries():
+    query, item, human, model = ratings(1, queries=2000, most=5)
+    value, _ = jackknife_correlations("spearman", query, human, model, equal_clusters=True)
+    samples = bootstrap_spearman(query, human, model, samples=400, item=item)
+    assert samples.mean() == pytest.approx(value, abs=4 * samples.std() / np.sqrt(400) + 1 / 2000)
+
+
+def test_interval_of_samples_is_as_wide_as_that_of_all_pairs():
+    """One pair per query: the mean of the samples is about r over all pairs, and so is its interval; it is centred at the mean."""
+    query, item, human, model = ratings(2, queries=400, most=1)
+    pairs = RatedPairs(query, human, model)
+    mean = float(bootstrap_spearman(query, human, model, item=item).mean())
+    interval, estimate = sampled_spearman_interval(pairs, mean), estimate_correlation("spearman", query, human, model)
+    assert interval.value == mean
+    assert interval.high - interval.low == pytest.approx(estimate.high - estimate.low)
+    assert (interval.high + interval.low) / 2 == pytest.approx(mean)
+
+
+def test_comparison_of_samples_finds_a_difference_that_is_there():
+    query, _, human, model = ratings(3, queries=300, most=4)
+    noisy = model + 3 * np.random.default_rng(0).standard_normal(len(model))
+    first, second = RatedPairs(query, human, model), RatedPairs(query, human, noisy)
+    difference = compare_correlations("bootstrap-spearman", first, second)
+    assert difference.high < 0
+    assert difference.p < 0.001
+    assert compare_correlations("bootstrap-spearman", first, first).p == 1.0
