@@ -233,7 +233,7 @@ def test_two_reviewers_at_once_leave_one_state(campaign):
 
 def test_review_and_work_do_not_block_each_other(campaign):
     """A review names its reviewer, and a claim holds its person: neither waits for the other without end."""
-    study = add_small_study(campaign, items=60)
+    study = add_small_study(campaign, items=3 * 8 * 3)  # enough if both of rita's jobs get a HIT of their own in each round
     rita = people.find_by_token(campaign, people.invite(campaign, "rita", "reviewer")).id
     people.give_consent(campaign, study, rita)
     ben = add_annotator(campaign, study)
