@@ -22,6 +22,7 @@ from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+CANDIDATES_COLUMN, CAPTION_COLUMN = "candidates", "caption"  # columns of the csv file that are no scores
 MAX_CARDS = 12  # captions in a group
 MAX_REFERENCES = 5  # of a caption
 MAX_GROUNDED = 3  # cards of a group with drawn regions, which make a page large
@@ -96,7 +97,7 @@ def write_scores_csv(scored: Sequence[ScoredCaptions], path: Path) -> Path:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     has_several = len(scored) > 1
-    writer.writerow([*(("candidates",) if has_several else ()), "image_id", "caption", *scored[0].results])
+    writer.writerow([*((CANDIDATES_COLUMN,) if has_several else ()), "image_id", CAPTION_COLUMN, *scored[0].results])
     for captions in scored:
         columns = [result.scores.values.tolist() for result in captions.results.values()]
         name = (captions.name,) if has_several else ()
