@@ -43,7 +43,7 @@ def study() -> None:
 @click.option(
     "--items",
     type=click.Path(path_type=Path),
-    help="Items to judge: jsonl, csv or tsv (docs/studies.md), or the folder of a `build` step.",
+    help="Items to judge: jsonl, csv or tsv, captions of `captions generate` (.json), or the folder of a `build` step.",
 )
 @click.option(
     "--pool",
@@ -137,7 +137,9 @@ def serve_command(folder: Path, host: str, port: int, url: str, log: bool, demo:
     lines += [f"{listed.name:<10} {base}/join/{listed.link}" for listed in list_studies(campaign) if listed.is_open]
     campaign.close()
     if host not in LOOPBACK and not base.startswith("https://"):
-        lines.append("Other computers can reach this address, and the traffic is not encrypted. Use https (docs/studies.md).")
+        lines.append(
+            "Other computers can reach this address, and the traffic is not encrypted. Use https behind a proxy, and --url."
+        )
     click.echo("\n".join([*lines, "Press Ctrl-C to stop. Every answer is saved."]), err=True)
     serve(folder, host, port, url=url, log=log)
 
