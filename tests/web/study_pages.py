@@ -137,3 +137,24 @@ def answer_whole_study(page, answer, go_on, submit, screenshot_folder=None, name
         if "/s/" in page.url:
             return hits
     raise AssertionError("the study does not end")
+
+
+BROKEN_WORDS = """() => {
+  const broken = [], range = document.createRange();
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    for (const word of texts.currentNode.textContent.matchAll(/\\p{L}{2,}/gu)) {
+      if (word[0].length > 30) continue;  // no column is wide enough for any word
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+
+
+def broken_words(page):
+    """The words of a page that continue on the next line."""
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+    return page.evaluate(BROKEN_WORDS)

@@ -7,7 +7,7 @@ from crossmatch.captions.score_captions import score_captions
 from crossmatch.report.captions.agreement_plots import histogram_panel
 from crossmatch.report.captions.scores_output import scores_table, worst_and_best, write_captions_page
 
-from .study_pages import wait_for_images
+from .study_pages import broken_words, wait_for_images
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,15 @@ def test_the_worst_and_the_best_are_there_with_their_pictures(page):
     assert page.locator(".card img").count() == 24
     wait_for_images(page, ".card img")
     assert page.locator(".caption", has_text="(no words)").count() == 1
+
+
+def test_words_are_not_broken(page):
+    """The signatures are long lines without spaces; they break between their parts."""
+    assert page.locator("code").count() == 2
+    for width in range(400, 600, 20):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert broken_words(page) == []
+    page.set_viewport_size({"width": 1200, "height": 900})
 
 
 def test_a_phone_can_read_it(page):

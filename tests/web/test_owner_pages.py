@@ -22,7 +22,7 @@ from study_lab import Clock, add_annotator, add_small_study, answers_to, disable
 
 from .conftest import record_messages
 from .studies import SCRIPT_TEXT, chromium, make_screenshot_folder, run_server
-from .study_pages import wait_for_images, wait_for_page
+from .study_pages import broken_words, wait_for_images, wait_for_page
 
 HOME = "http://127.0.0.1:8400"
 PAGES = ("", "/people", "/people/{person}", "/review", "/hit/{claim}", "/disagreement")
@@ -384,6 +384,13 @@ def test_every_page_passes_axe_and_fits_a_phone(crowded, visit, save_screenshot)
         save_screenshot(page, f"{name}-phone")
         assert (name, page.evaluate("document.documentElement.scrollWidth")) == (name, 360)
         assert page.title() not in ("1", "2"), "a text was taken for markup"
+
+
+def test_names_in_the_table_of_people_are_not_broken(visit):
+    page = visit("/owner/pairs/people", width=1200)
+    rename = "cells => cells.forEach(cell => { cell.textContent = 'Maximiliane Featherstonehaugh-Wriothesley' })"
+    page.locator("tbody th").evaluate_all(rename)
+    assert broken_words(page) == []
 
 
 def test_texts_are_text_never_markup(crowded, visit):

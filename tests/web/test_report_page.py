@@ -4,6 +4,8 @@ import pytest
 
 import crossmatch as cm
 
+from .study_pages import broken_words
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, browser):
@@ -31,6 +33,10 @@ def test_tables_and_plots_are_there(page):
 def test_names_are_text_never_markup(page):
     assert page.locator("table b").count() == 0
     assert page.locator("th", has_text="<b>oracle</b>").count() == 1
+
+
+def test_words_are_not_broken(page):
+    assert broken_words(page) == []
 
 
 def test_a_phone_can_read_it(page):

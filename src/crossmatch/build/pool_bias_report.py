@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from crossmatch.build.pool_bias_step import MeasuredBias, PoolBiasAnalysis
+from crossmatch.data.result import shorten_model_name
 from crossmatch.report.pages import Panel, write_analysis
 from crossmatch.report.result_plots import COLOURS
-from crossmatch.report.tables import FOLDER, Table
+from crossmatch.report.tables import Table
 
 BIAS_LABELS = ("all models", "self", "all models but self")
 
@@ -21,20 +22,11 @@ def write_bias_report(folder: Path, analysis: PoolBiasAnalysis) -> list[Table]:
     return tables
 
 
-def short_model_name(name: str) -> str:
-    """Name of a model, without the folder of a file.
-
-    >>> short_model_name("precomputed:runs/a.npz")
-    'precomputed:a.npz'
-    """
-    return FOLDER.sub("", name)
-
-
 def bias_tables(analysis: PoolBiasAnalysis) -> list[Table]:
     """Scores by proposing model, bias by number of models, order of the models, and candidates to add."""
     tables = [table for measured in analysis.measured for table in (_score_table(measured), _size_table(measured))]
     rows = [
-        (str(n), short_model_name(name), f"{100 * value:.1f}" if n < len(analysis.order) else "–")
+        (str(n), shorten_model_name(name), f"{100 * value:.1f}" if n < len(analysis.order) else "–")
         for n, (name, value) in enumerate(analysis.order, 1)
     ]
     notes = ("each model lowers the bias against the models after it most; the pool needs the last one least",)
@@ -50,9 +42,9 @@ def _score_table(measured: MeasuredBias) -> Table:
     rows = []
     for m, name in enumerate(scored.models):
         cells = (f"{100 * scored.scores[t, m]:.1f}{'*' if scored.scores[t, m] == best[n] else ' '}" for n, t in enumerate(columns))
-        rows.append((short_model_name(name), *cells))
+        rows.append((shorten_model_name(name), *cells))
     notes = (f"{scored.queries:,} queries; *: best on these pairs", "column: score on the pairs that this model proposed")
-    head = (("model", *(f"by {short_model_name(name)}" for name in scored.models), "by all"),)
+    head = (("model", *(f"by {shorten_model_name(name)}" for name in scored.models), "by all"),)
     return Table(f"{measured.direction}, {measured.metric} in %", head, tuple(rows), 1, notes)
 
 
@@ -74,7 +66,7 @@ def _candidate_table(analysis: PoolBiasAnalysis) -> Table:
     rows = tuple(
         (
             str(n),
-            short_model_name(candidate.model),
+            shorten_model_name(candidate.model),
             f"{candidate.pairs:,}",
             f"{100 * candidate.unsure:.1f}",
             f"{100 * candidate.low:.1f} to {100 * candidate.high:.1f}",
@@ -83,7 +75,7 @@ def _candidate_table(analysis: PoolBiasAnalysis) -> Table:
         for n, candidate in enumerate(analysis.candidates, 1)
     )
     notes = (
-        f"add {short_model_name(analysis.candidates[0].model)}: the pool is expected to disadvantage it most",
+        f"add {shorten_model_name(analysis.candidates[0].model)}: the pool is expected to disadvantage it most",
         "hit@1 in %: if no unjudged first item is positive, and if all are; expected: if unjudged are positive as often as judged",
     )
     return Table("models to add", (("", "model", "pairs to judge", "first unjudged, %", "hit@1", "expected"),), rows, 2, notes)
@@ -107,9 +99,10 @@ def bias_panel(analysis: PoolBiasAnalysis) -> Panel:
                 axes.errorbar(x, mean, yerr=errors, fmt=f"{marker}-", ms=5, lw=1.6, capsize=2.5, color=COLOURS[n], label=label)
             axes.set_title(f"{measured.direction}, {measured.metric}", fontsize=10)
             axes.set_xticks(list(sizes))
+            axes.set_xlim(min(sizes) - 0.5, max(sizes) + 0.5)  # with a single size, the three values stay close to it
             axes.set_xlabel("annotator models")
             axes.set_ylabel("bias, points")
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1])  # markers at 0 are visible
         handles = plots[-1].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=len(BIAS_LABELS), frameon=False)
 

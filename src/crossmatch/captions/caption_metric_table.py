@@ -19,6 +19,7 @@ from crossmatch.captions.rouge import BETA, rouge_l
 from crossmatch.captions.spice.score import parser_name, spice
 from crossmatch.captions.tiger.score import TAU, tiger
 from crossmatch.data.errors import UsageError
+from crossmatch.data.grounding import takes_image_ids
 
 Facts = tuple[tuple[str, object], ...]
 
@@ -27,7 +28,7 @@ REQUIREMENTS = {
     "frequencies": "document frequencies (--frequencies FILE)",
     "images": "images (--images FOLDER, or a task as --references)",
     "embedder": "a model that embeds images and texts (--model NAME)",
-    "grounder": "a model that grounds texts in regions (--grounder FOLDER)",
+    "grounder": "a model that grounds texts in regions (--grounder FOLDER, or regions:FILE+FOLDER)",
 }
 
 
@@ -210,7 +211,8 @@ def compute_metrics(
     resources = {"frequencies": frequencies, "images": images, "embedder": embedder, "grounder": grounder}
     for name, (metric, _, _) in requested.items():
         for need in metric.needs:
-            if resources[need] is None and need != "frequencies":
+            is_optional = need == "frequencies" or (need == "images" and "grounder" in metric.needs and takes_image_ids(grounder))
+            if resources[need] is None and not is_optional:
                 raise UsageError(f"{name} needs {REQUIREMENTS[need]}.")
     families = {
         (metric.family, options): metric.compute(corpus, **{need: resources[need] for need in metric.needs}, **dict(options))

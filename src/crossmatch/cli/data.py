@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,7 @@ def data_set_facts() -> list[dict[str, Any]]:
 def _data_set_facts(data_set: DataSet, root: Path) -> dict[str, Any]:
     from crossmatch.data.io.dataset_files import check_sizes
 
+    states = check_sizes(data_set, root)
     return {
         "name": data_set.name,
         "about": data_set.description,
@@ -88,13 +90,23 @@ def _data_set_facts(data_set: DataSet, root: Path) -> dict[str, Any]:
         "source": data_set.homepage,
         "cite": data_set.cite,
         "tasks": list(data_set.tasks),
-        "bytes": sum(file.size or 0 for file in data_set.files_by_use("required")),
-        "files": [_file_facts(checked) for checked in check_sizes(data_set, root) if checked.file.use != "source"],
+        "bytes": _required_size(states),
+        "files": [_file_facts(checked) for checked in states if checked.file.use != "source"],
         "folders": [
             {"path": f.path, "about": f.description, "source": f.source_url, "present": (root / f.path).is_dir()}
             for f in data_set.folders
         ],
     }
+
+
+def _required_size(states: Sequence[FileState]) -> int | None:
+    """The bytes of all required files; None if the size of one is neither declared nor known from a file that is present."""
+    sizes = [
+        state.file.size if state.file.size is not None else state.path.stat().st_size if state.path else None
+        for state in states
+        if state.file.use == "required"
+    ]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _file_facts(checked: FileState) -> dict[str, Any]:
@@ -119,7 +131,7 @@ def data_sets_table(facts: list[dict[str, Any]]) -> Table:
         wrong = sum(file["state"] == "wrong" for file in required)
         state = f"{present} of {len(required)}" + (f", {wrong} wrong" if wrong else "")
         licence = ("NON-COMMERCIAL " if entry["non_commercial"] else "") + entry["licence"]
-        size = f"{entry['bytes'] / 1e6:.1f} MB"
+        size = "unknown" if entry["bytes"] is None else f"{entry['bytes'] / 1e6:.1f} MB"
         rows.append((entry["name"], state, size, ", ".join(entry["tasks"]), licence, entry["about"]))
         optional = [(file["path"], file["state"] in ("ok", "unknown")) for file in entry["files"] if file["use"] == "optional"]
         optional += [(folder["path"], folder["present"]) for folder in entry["folders"]]

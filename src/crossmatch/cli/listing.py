@@ -26,7 +26,7 @@ def task_tables() -> list[Table]:
     notes = (
         "options follow the name, as in cxc+split=val; the defaults are shown",
         "your own data: collection:FOLDER (images and captions), trials:FILE (forced choices, csv or jsonl)",
-        "the metrics of each task: docs/reference.md",
+        "`crossmatch list metrics` shows the metrics",
     )
     return [Table("tasks", (("name", "about", "directions", "options", "licence"),), tuple(rows), 5, notes)]
 
@@ -79,7 +79,7 @@ def study_tables() -> list[Table]:
     )  # fmt: skip
     notes = (
         "HIT: items that one person answers together, plus gold questions; people: answers per item",
-        "`crossmatch study new NAME …` creates a study; a design of your own is a TOML file: docs/studies.md",
+        "`crossmatch study new NAME …` creates a study; a design of your own is a TOML file: `crossmatch study new FILE.toml …`",
     )
     return [Table("studies", (("name", "about", "HIT", "people", "combined by", "yields", "paper"),), rows, 7, notes)]
 

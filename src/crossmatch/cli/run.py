@@ -85,6 +85,8 @@ def run(models: tuple[str, ...], tasks: tuple[str, ...], output: Path, names: tu
         load_with_alterations(name, data_options, skip_bad) if alterations else [load_task(name, data_options, skip_bad=skip_bad)]
         for name in task_names
     ]
+    if alterations and all(len(group) == 1 for group in groups):
+        raise UsageError(f"--alterations: {', '.join(task_names)} has another caption as query already. Omit +caption=….")
     loaded = [task for group in groups for task in group]
     by_model: dict[str, list[Result]] = {}
     for n, model in enumerate(models):

@@ -44,7 +44,7 @@ def study() -> None:
 @click.option(
     "--items",
     type=click.Path(path_type=Path),
-    help="Items to judge: jsonl, csv or tsv (docs/studies.md), or the folder of a `build` step.",
+    help="Items to judge: jsonl, csv or tsv, captions of `captions generate` (.json), or the folder of a `build` step.",
 )
 @click.option(
     "--pool",
@@ -141,7 +141,9 @@ def serve_command(folder: Path, host: str, port: int, url: str, connections: int
     campaign.close()
     listener = open_listener(host, port)
     if host not in LOOPBACK and not base.startswith("https://"):
-        lines.append("Other computers can reach this address, and the traffic is not encrypted. Use https (docs/studies.md).")
+        lines.append(
+            "Other computers can reach this address, and the traffic is not encrypted. Use https behind a proxy, and --url."
+        )
     click.echo("\n".join([*lines, "Press Ctrl-C to stop. Every answer is saved."]), err=True)
     serve(folder, host, port, url=url, log=log, connections=connections, listener=listener)
 

@@ -62,3 +62,12 @@ class Grounder(Protocol):
     """A model that says in which regions of image n text n is grounded. The same image may occur several times."""
 
     def ground(self, images: Sequence[Image], texts: Sequence[str]) -> Grounding: ...
+
+
+def takes_image_ids(model: object) -> bool:
+    """Whether a model declares with `inputs = "ids"` that it takes ids in place of images, such as one with precomputed regions.
+
+    >>> takes_image_ids(print)
+    False
+    """
+    return getattr(model, "inputs", "") == "ids"

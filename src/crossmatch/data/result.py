@@ -314,15 +314,27 @@ def result_path(folder: Path, model: str, task: str, options: Mapping[str, str])
     return folder / safe_file_name(model) / f"{task}{safe_file_name(suffix) if suffix else ''}.json"
 
 
+def shorten_model_name(name: str) -> str:
+    """The name of a model without the folders of its files.
+
+    >>> shorten_model_name("precomputed:runs/2024/clip.npz"), shorten_model_name("/home/ann/runs/scan")
+    ('precomputed:clip.npz', 'scan')
+    """
+    return FILE_FOLDER.sub("", name)
+
+
 def safe_file_name(model: str) -> str:
     """Turn a model's name into a folder name. A name that had to be changed gets a hash, so that no two share a folder.
 
     >>> safe_file_name("dual"), safe_file_name("precomputed:../emb v2.npz")
     ('dual', 'precomputed-emb-v2.npz~6a1174')
     """
-    clean = re.sub(r"[^A-Za-z0-9._+=@,-]+", "-", model.replace("../", "")).strip("-.")[:80]
+    clean = re.sub(r"[^A-Za-z0-9._+=@,-]+", "-", shorten_model_name(model).replace("../", "")).strip("-.")[:80]
     return clean if clean and clean == model else f"{clean or 'model'}~{hashlib.sha256(model.encode()).hexdigest()[:6]}"
 
+
+# The folder of a file in a model's name: after a colon, or an absolute path.
+FILE_FOLDER = re.compile(r"((?<=:)[^:+]*|(?:^|(?<=\+))/[^:+]*)/(?=[^/])")
 
 # Evidence in result files: the name of each array, and the field that holds it.
 LISTS_KEYS = {"query": "query", "start": "start", "item": "item", "grade": "grade"}

@@ -99,6 +99,15 @@ class Trials:
         assert self.file_rows is not None
         return int(self.file_rows.max()) + 1 == count
 
+    def require_all_rows(self, count: int) -> None:
+        """Refuse a file with fewer rows than these trials have, because it is unknown which rows are missing."""
+        assert self.file_rows is not None
+        if (expected := int(self.file_rows.max()) + 1) > count:
+            raise CrossmatchError(
+                f"the file has {count:,} rows in the official order, which has at least {expected:,}. Which rows are missing is unknown "
+                "without trial ids. Add the missing rows, or a column trial_id."
+            )
+
     def ids_by_row(self, count: int) -> IdArray:
         """The trial id of each row of a file with `count` rows; `row n` for rows that are not among these trials.
 

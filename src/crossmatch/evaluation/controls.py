@@ -39,7 +39,8 @@ def evaluate_gate(tasks: Sequence[Task], **options: Any) -> list[Result]:
 def load_with_alterations(name: str, options: Mapping[str, str], skip_bad: bool = False) -> list[Task]:
     """Load a task, and add a task for each alteration of its query; all share the images.
 
-    The task must have one caption per trial.
+    The task must have one caption per trial. One with another caption than the default is loaded alone, because it is a variant of
+    the query itself.
 
     >>> [task.name for task in load_with_alterations("diorama/bison", {"size": "tiny"})][:2]
     ['diorama/bison', 'diorama/bison+alter=negation']
@@ -48,6 +49,8 @@ def load_with_alterations(name: str, options: Mapping[str, str], skip_bad: bool 
     if "alter" not in benchmark.options or "alter" in own_options:
         raise UsageError(f"{name} has no single query to alter. Use bison, diorama/bison or trials with one caption.")
     task = replace(load_task(benchmark, own_options, skip_bad=skip_bad), name=name)
+    if "caption" in task.options:
+        return [task]
     if not isinstance(task.data, Trials):
         raise UsageError(f"{name} has no trials. Only trials can be altered.")
     altered = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from crossmatch.data.arrays import IntArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.grounding import takes_image_ids
 from crossmatch.data.io.atomic_write import atomic_write
 from crossmatch.data.io.image_loading import load_image
 from crossmatch.data.io.progress import announce, progress_bar
@@ -56,8 +57,11 @@ def generate_captions(
     {'a': 'an image of 3 pixels', 'b': 'an image of 1 pixels'}
     """
     _require_supported(model, options)
-    require_images(collection)
-    ids, opener = collection.image_ids.tolist(), collection.image_opener()
+    opener: Callable[[str], Any] = str
+    if not takes_image_ids(model):
+        require_images(collection)
+        opener = collection.image_opener()
+    ids = collection.image_ids.tolist()
     is_sampled = options.get("decoding") == SAMPLED
     size = IMAGES_PER_GROUP if is_sampled else batch
     groups = [ids[start : start + size] for start in range(0, len(ids), size)]

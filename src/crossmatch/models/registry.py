@@ -141,7 +141,7 @@ FAMILIES = (
            "ORG/NAME|FOLDER[,OPTION]", "", "hf download ORG/NAME"),
     Family("timm", "an image tower of timm: the pooled features of its last layer", "embed images",
            _factory("adapters.timm", "timm_model"), "NAME[,FILE|random]", "", "timm's, or a checkpoint file"),
-    Family("regions", "precomputed region features: their mean, or the output of a trained model for them", "scores",
+    Family("regions", "precomputed region features: their mean, or the output of a trained model for them", "scores, ground, caption",
            _factory("regions.feature_model", "make_region_model"), "FILE[+FOLDER]", "anderson2018bottomup",
            "a file of features, as released with SCAN or bottom-up attention"),
     *TRAINED_FAMILIES,

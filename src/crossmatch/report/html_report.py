@@ -8,7 +8,7 @@ from typing import Any
 
 from crossmatch.data.errors import CrossmatchError
 from crossmatch.data.rank_counts import RankCounts
-from crossmatch.data.result import Result
+from crossmatch.data.result import Result, shorten_model_name
 from crossmatch.metrics.metric_table import metric
 from crossmatch.report import result_plots
 from crossmatch.report.analysis.analysis_plots import direction_sections
@@ -57,7 +57,7 @@ def write_report(results: Sequence[Result], path: Path, published: bool = False)
     ]
     sections += _analysis_sections(results)
     sections += [_section(table, []) for table in (tables_with_published(results) if published else ())]
-    page = render_template("report.html", sections=sections, models=list(dict.fromkeys(r.model for r in main)))
+    page = render_template("report.html", sections=sections, models=list(dict.fromkeys(shorten_model_name(r.model) for r in main)))
     return write_output(path, page.encode())
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from crossmatch.data.arrays import IntArray
 from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.result import Result, ResultPart
+from crossmatch.data.result import Result, ResultPart, shorten_model_name
 from crossmatch.data.trial_outcomes import Outcomes
 from crossmatch.metrics.forced_choice import accuracy
 from crossmatch.metrics.proportions import Proportion, clustered_proportion
-from crossmatch.report.tables import EMPTY_CELL, Table, format_share, shorten_model_name, task_title
+from crossmatch.report.tables import EMPTY_CELL, Table, format_share, task_title
 from crossmatch.report.trust_gate_table import is_gate_result
 from crossmatch.text.perturbations import ALTERATIONS
 
@@ -44,9 +44,9 @@ def main_results(results: Sequence[Result]) -> list[Result]:
 
 
 def find_variants(results: Sequence[Result], option: str) -> list[QueryVariant]:
-    """All results that differ from another one only in this option."""
+    """All results of models, not of gate scorers, that differ from another one only in this option."""
     variants = []
-    for result in results:
+    for result in (r for r in results if not is_gate_result(r)):
         other_options = {key: value for key, value in result.options.items() if key != option}
         bases = [r for r in results if (r.model, r.task, dict(r.options)) == (result.model, result.task, other_options)]
         if option in result.options and bases:
@@ -138,9 +138,8 @@ def caption_choice_tables(results: Sequence[Result]) -> list[tuple[Table, list[Q
             of_model = [v for v in variants if v.base.model == model]
             common = sorted(set.intersection(*(set(r.parts[""].ids.tolist()) for v in of_model for r in (v.base, v.result))))
             shares = {kinds[0]: _accuracy(of_model[0].base, common)} | {v.name: _accuracy(v.result, common) for v in of_model}
-            rows.append(
-                (model, f"{len(common):,}", *(format_share(shares[kind]) if kind in shares else EMPTY_CELL for kind in kinds))
-            )
+            cells = (format_share(shares[kind]) if kind in shares else EMPTY_CELL for kind in kinds)
+            rows.append((shorten_model_name(model), f"{len(common):,}", *cells))
         tables.append((Table(f"{task}: accuracy by caption", (("", "trials", *kinds),), tuple(rows), 1), variants))
     return tables
 

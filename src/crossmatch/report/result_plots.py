@@ -195,12 +195,15 @@ def error_bar(value: float, low: float, high: float) -> list[list[float]]:
 
 
 def shorten(name: str, max_length: int = 26) -> str:
-    """Shorten a name for a label.
+    """Shorten a name for a label; between two words, if that keeps at least half of the label.
 
-    >>> shorten("precomputed:a-very-long-name-of-a-file.csv", 20)
-    'precomputed:a-very-…'
+    >>> shorten("precomputed:a-very-long-name-of-a-file.csv", 20), shorten("the small dual encoder", 15)
+    ('precomputed:a-very-…', 'the small dual…')
     """
-    return name if len(name) <= max_length else f"{name[: max_length - 1]}…"
+    if len(name) <= max_length:
+        return name
+    start, end = name[: max_length - 1], name[:max_length].rfind(" ")
+    return f"{start[:end] if 2 * end >= max_length else start}…"
 
 
 def short_labels(results: Sequence[Result]) -> list[str]:

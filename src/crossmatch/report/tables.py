@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crossmatch.data.result import Result, ResultRow
+from crossmatch.data.result import Result, ResultRow, shorten_model_name
 from crossmatch.metrics.metric_table import metric
 from crossmatch.metrics.proportions import Proportion
 from crossmatch.report.comparison import MetricComparison
 
 EMPTY_CELL = "–"
-FOLDER = re.compile(r"(?<=:)[^:+]*/(?=[^/])")  # the folder of a file in a model's name
 MAX_ASYMMETRY = 1.25  # an interval whose longer side is more than this many times the shorter one is shown with both ends
 
 
@@ -99,15 +97,6 @@ def _retrieval_table(results: list[Result]) -> Table:
     lower = ("", "", *(judgements for _, judgements in columns), *judgement_sets)
     header = (upper,) if judgement_sets == [""] else (upper, lower)
     return Table(task_title(results[0]), header, tuple(body), 2, _notes(results))
-
-
-def shorten_model_name(name: str) -> str:
-    """The name of a model without the folders of its files.
-
-    >>> shorten_model_name("precomputed:runs/2024/clip.npz")
-    'precomputed:clip.npz'
-    """
-    return FOLDER.sub("", name)
 
 
 def model_labels(results: Sequence[Result]) -> list[str]:

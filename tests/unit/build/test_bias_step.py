@@ -144,6 +144,23 @@ def test_step_writes_rows_plot_and_candidates(world):
     assert "annotator models" in (folder / "bias.svg").read_text()
 
 
+def test_pool_of_two_models_has_its_values_beside_the_only_tick(world):
+    """With a single number of annotator models, the three values are close to its tick, as with several numbers."""
+    from matplotlib.figure import Figure
+
+    folder, models, _ = world
+    build_pool(DATA, models[:2], folder / "two", options=PoolOptions(top=3, certain=0, gold=0))
+    result, _ = write_pool_bias(folder / "two", folder / "answers.csv", folder / "out", samples=20)
+    figure = Figure()
+    bias_panel(result).draw(figure)
+    for axes in figure.axes:
+        assert axes.get_xticks().tolist() == [1]
+        left, right = axes.get_xlim()
+        places = [(line.get_xdata()[0] - left) / (right - left) for container in axes.containers for line in container.lines[:1]]
+        assert len(places) == 3
+        assert all(0.4 < place < 0.6 for place in places)
+
+
 def test_without_samples_there_are_no_intervals(world):
     folder, _, _ = world
     result, _ = write_pool_bias(folder / "pool", folder / "answers.csv", folder / "out", metrics=("hit@1", "hit@1"), samples=0)

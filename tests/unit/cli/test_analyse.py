@@ -92,6 +92,28 @@ def test_scores(crossmatch, results, tmp_path):
     assert err.startswith(f"crossmatch: length: 1 of {len(trials) + 1:,} values are for unknown trials, the first for 'stranger'")
 
 
+@pytest.mark.parametrize("files", [("first",), ("first", "second")])
+def test_scores_of_captions_are_a_score_of_trials(crossmatch, results, tmp_path, files):
+    """`captions score --per-caption` writes a file for `--by`, for one set of candidates or several."""
+    from crossmatch.benchmarks import load_benchmark_data
+
+    collection = load_benchmark_data("diorama/retrieval", size="tiny").collection
+    texts, captions = collection.texts(), {}
+    for image, caption in collection.links.tolist():
+        captions.setdefault(str(collection.image_ids[image]), []).append(texts[caption])
+    for n, name in enumerate(files):
+        (tmp_path / f"{name}.json").write_text(json.dumps({image: own[n] for image, own in captions.items()}))
+    candidates = [word for name in files for word in ("--candidates", f"{name}.json")]
+    score = ("captions", "score", *candidates, "--references", "diorama", "--size", "tiny", "--metrics", "bleu-1,cider-d")
+    code, _, err = crossmatch.func(*score, "--samples", 10, "--per-caption", "values.csv")
+    assert (code, err) == (0, "saved values.csv\n")
+    code, out, _ = crossmatch("scores", bison(results), "--by", "values.csv", "--json")
+    assert code == 0
+    names = [row["score"] for row in json.loads(out)]
+    assert names == (["bleu-1", "cider-d"] if len(files) == 1 else [f"{f} {m}" for f in files for m in ("bleu-1", "cider-d")])
+    assert all(row["right"]["n"] + row["wrong"]["n"] == len(_ids(results)) for row in json.loads(out))
+
+
 def _ids(results):
     from crossmatch.data.result import load_result
 

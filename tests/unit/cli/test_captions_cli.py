@@ -318,7 +318,12 @@ def test_a_caption_is_explained(crossmatch, tmp_path, grounder):
     code, out, _ = crossmatch(*arguments, "--image", "scene.png", "--json")
     assert code == 0
     assert len(json.loads(out)["boxes"]) == 14  # a picture without boxes has a grid of them
+    sized = ("--references", "diorama", "--size", "tiny", "--split", "val", "--id", "val-00003")
+    code, out, _ = crossmatch(*arguments, *sized, "--json")
+    assert code == 0
+    assert 0 < json.loads(out)["TIGEr"] < 1
     for wrong, message in (
+        (("--image", "scene.png", "--size", "tiny"), "--size is an option of the task of --references, which is missing"),
         ((), "give one image"),
         (("--id", image), "needs --references"),
         ((*listed[:2], "--id", "nobody"), "--id nobody is not in diorama/retrieval+size=tiny"),
@@ -337,3 +342,95 @@ def test_a_caption_is_explained(crossmatch, tmp_path, grounder):
         assert code in (1, 2)
         assert message in err
         assert err.count("\n") == 1
+
+
+SCENE_RATINGS = "image_id,caption,rating\n" + "".join(f"test-{n:05},{text},{rating}\n" for n in range(4) for text, rating in (
+    ("A red dog.", 1 + n % 2), ("There are three striped motorbikes.", 2 + n))
+)  # fmt: skip
+
+
+@pytest.mark.torch
+def test_agreement_uses_the_pictures_of_the_task(crossmatch, tmp_path, grounder):
+    (tmp_path / "mine.csv").write_text(SCENE_RATINGS)
+    arguments = ("agree", "--judgements", "mine.csv", "--references", "diorama", "--size", "tiny", "--metrics", "tiger")
+    code, out, _ = crossmatch(*arguments, "--grounder", grounder, "--groups", 4, "--json")
+    assert code == 0
+    values = json.loads(out)["mine"]["metrics"]
+    assert set(values) == {"tiger", "rrs", "wds"}
+    code, _, err = crossmatch("agree", "--judgements", "flickr8k-expert", "--size", "tiny")
+    assert code == 2
+    assert "--size is an option of the task of --references, which is missing" in err
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory):
+    """Random features of 36 regions without boxes for each scene, and an untrained grounder and captioner on them."""
+    import numpy as np
+    import torch
+
+    from crossmatch.models.zoo.trained_model import ZooConfig, build_model
+
+    folder = tmp_path_factory.mktemp("regions")
+    (folder / "file").mkdir()
+    features = np.random.default_rng(0).normal(size=(50, 36, 16)).astype(np.float32)
+    np.save(folder / "file" / "test_ims.npy", features)
+    (folder / "file" / "test_ids.txt").write_text("".join(f"test-{n:05}\n" for n in range(50)))
+    torch.manual_seed(0)
+    for family, more in (("scan", {}), ("up-down", {"attention": 4})):
+        sizes = {"dimensions": 8, "word_dimensions": 5, **more}
+        words = ("a", "dog", "motorbikes", "red", "striped", "three")
+        build_model(ZooConfig(family, sizes, words, {"kind": "file", "dimensions": 16})).save(folder / family)
+    return lambda family: f"regions:{folder / 'file' / 'test_ims.npy'}+{folder / family}"
+
+
+@pytest.mark.torch
+def test_precomputed_regions_need_no_pictures(crossmatch, tmp_path, regions):
+    """References and ratings come from files, so that the only source of regions is the file of features."""
+    from crossmatch.benchmarks import load_benchmark_data
+    from crossmatch.models import make_model
+
+    collection = load_benchmark_data("diorama/retrieval", size="tiny").collection
+    texts, references = collection.texts(), {}
+    for image, caption in collection.links.tolist():
+        references.setdefault(str(collection.image_ids[image]), []).append(texts[caption])
+    (tmp_path / "scenes.json").write_text(json.dumps(references))
+    (tmp_path / "candidates.json").write_text(json.dumps(dict.fromkeys(references, "A red dog.")))
+    (tmp_path / "mine.csv").write_text(SCENE_RATINGS)
+    tiger = ("--references", "scenes.json", "--metrics", "tiger", "--grounder", regions("scan"), "--json")
+    code, out, _ = crossmatch("score", "--candidates", "candidates.json", *tiger, "--samples", 20)
+    scored = json.loads(out)["candidates"]
+    assert code == 0
+    assert "|grounder:regions:test_ims.npy" in scored["tiger"]["signature"]
+    code, out, _ = crossmatch("agree", "--judgements", "mine.csv", *tiger, "--groups", 4, "--curve", "--draws", 2)
+    assert code == 0
+    assert set(json.loads(out)["mine"]["metrics"]) == {"tiger", "rrs", "wds"}
+    explain = ("explain", "--caption", "A red dog.", "--grounder", regions("scan"), "-o", "dog.png", "--json")
+    code, out, _ = crossmatch(*explain, "--references", "scenes.json", "--id", "test-00007")
+    explained = json.loads(out)
+    assert code == 0
+    assert explained["boxes"] is None
+    grounding = make_model(regions("scan")).ground(["test-00007"], ["A red dog."])
+    assert explained["caption"] == pytest.approx(grounding.scores[0].tolist(), abs=1e-5)
+    assert 0 < explained["TIGEr"] < 1
+    assert (tmp_path / "dog.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = crossmatch(*explain, "--id", "test-00007")  # without references only the caption is grounded
+    assert json.loads(out)["caption"] == explained["caption"]
+    collection.open_image("test-00007").save(tmp_path / "scene.png")
+    code, _, err = crossmatch(*explain, "--image", "scene.png")
+    assert code == 2
+    assert "finds the regions of an image by its id. Name it: --id ID" in err
+    code, _, err = crossmatch(*explain, "--id", "test-99999")
+    assert code == 1
+    assert "missing: 'test-99999'" in err
+
+
+@pytest.mark.torch
+def test_captions_are_generated_from_precomputed_regions(crossmatch, tmp_path, regions):
+    arguments = ("generate", "--size", "tiny", "--decoding", "greedy", "--limit", 5, "-o", "captions.json", "-m")
+    code, out, _ = crossmatch(*arguments, regions("up-down"))
+    assert code == 0
+    assert "5 captions by greedy decoding" in out
+    assert [row["image_id"] for row in json.loads((tmp_path / "captions.json").read_text())] == [f"test-{n:05}" for n in range(5)]
+    code, _, err = crossmatch(*arguments, regions("scan"))
+    assert code == 2
+    assert "generates no captions" in err

@@ -89,6 +89,17 @@ def test_list_as_json(crossmatch, hand, tmp_path):
     assert zoo["files"][0]["place"] is None
 
 
+def test_unknown_size_is_not_zero(crossmatch, monkeypatch, tmp_path):
+    """A file whose size is not declared, such as bison's, has a size as soon as it is present."""
+    farm = DataSet("farm", "cows", "CC BY 4.0", "smith", (DataFile("farm/cows.csv", None, None),), tasks=("farm-search",))
+    monkeypatch.setattr(dataset_table, "BUILT_IN", (farm,))
+    assert "unknown" in crossmatch("list", "data")[1]
+    assert json.loads(crossmatch("list", "data", "--json")[1])[0]["bytes"] is None
+    (tmp_path / "data/farm").mkdir(parents=True)
+    (tmp_path / "data/farm/cows.csv").write_bytes(CATS)
+    assert json.loads(crossmatch("list", "data", "--json")[1])[0]["bytes"] == len(CATS)
+
+
 def test_get_copies_local_files(crossmatch, hand, tmp_path):
     code, out, err = crossmatch("get", "pets", "--from", hand, "--link")
     assert (code, err) == (0, "")

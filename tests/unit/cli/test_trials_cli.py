@@ -107,11 +107,27 @@ def test_gate_and_alterations_run_with_the_model(folder):
     assert "trust gate" in (folder / "r.html").read_text()
 
 
+def test_other_captions_are_not_altered_and_have_no_gate_scorers(folder):
+    tasks = "diorama/bison,diorama/bison+caption=random"
+    process = CliRunner().invoke(
+        cli,
+        ["run", "-m", "blind:longest", "-t", tasks, "--size", "tiny", "--alterations", "--gate", "--samples", "50", "-o", "out"],
+    )
+    assert process.exit_code == 0, process.exception
+    assert process.stdout.count("predictions that change when the query is altered") == 1
+    assert process.stdout.count("accuracy by caption") == 1
+    rows = process.stdout.split("accuracy by caption")[1].split("trust gate")[0]
+    assert "blind:longest" in rows
+    assert "gate:" not in rows
+    assert not list((folder / "out").rglob("*alter=*caption=*"))
+
+
 def test_options_that_do_not_fit_are_refused(folder):
     for arguments, message in (
         (("-m", "random", "-t", "diorama/retrieval", "--size", "tiny", "--gate"), "--gate needs a task with forced choices"),
         (("-m", "random", "-t", "diorama/bivlc", "--size", "tiny", "--alterations"), "no single query to alter"),
         (("-m", "random", "-t", "diorama/bison+alter=louder", "--size", "tiny"), "(got 'louder')"),
+        (("-m", "random", "-t", "diorama/bison+caption=random", "--size", "tiny", "--alterations"), "has another caption as query"),
         (("-m", "random", "-t", "trials:pairs.csv", "--likelihood", "plain"), "random is not a captioner"),
         (("-m", "gate:careless", "-t", "trials:pairs.csv"), "gate:constant"),
     ):

@@ -342,6 +342,20 @@ def test_file_name_of_a_model_is_safe(name):
     assert not set(file_name) & set("/\\\0\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("/home/ann/experiments/2026/scan", "scan~"),
+        ("precomputed:/home/ann/experiments/2026/clip.npz", "precomputed-clip.npz~"),
+        ("regions:/data/bottom-up/36+/home/ann/runs/scan", "regions-36+scan~"),
+        ("runs/scan", "runs-scan~"),
+    ],
+)
+def test_file_name_of_a_model_has_no_long_folders(name, start):
+    assert safe_file_name(name).startswith(start)
+    assert safe_file_name(name) != safe_file_name(name.replace("ann", "bob").replace("runs", "older"))
+
+
 def test_models_options_and_protocols_have_different_files(tmp_path):
     names = ("a/b", "a-b", "模型", "模特", "precomputed:" + "very/" * 80 + "long.npz")
     for name in names:

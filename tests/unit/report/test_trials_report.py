@@ -177,6 +177,16 @@ def test_caption_choices_are_compared_on_common_trials():
     assert table.rows[0][3].startswith("0.0")
 
 
+def test_gate_scorers_are_no_variants():
+    base = np.tile([1.0, 0.0], (N, 1))
+    results = [
+        bison_result(base, name=name, **options) for name in ("m", "gate:random") for options in ({}, {"caption": "longest"})
+    ]
+    assert [variant.result.model for variant in find_variants(results, "caption")] == ["m"]
+    ((table, _),) = caption_choice_tables(results)
+    assert [row[0] for row in table.rows] == ["m"]
+
+
 def test_variant_without_base_has_its_own_table():
     base = np.tile([1.0, 0.0], (N, 1))
     longest = bison_result(base, caption="longest")

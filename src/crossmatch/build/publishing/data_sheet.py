@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crossmatch.build.publishing.provenance import ProvenanceChain, ProvenanceStep, summarise_annotators
 from crossmatch.build.step_files import read_rows
 from crossmatch.data.judgements import ARTIFICIAL, rehearsal_note
-from crossmatch.report.tables import FOLDER
+from crossmatch.data.result import shorten_model_name
 
 if TYPE_CHECKING:
     from crossmatch.build.publishing.parquet import ParquetFile
@@ -100,7 +100,7 @@ def _steps(chain: ProvenanceChain) -> list[str]:
     rows = []
     for step in chain.steps:
         inputs = [
-            f"{FOLDER.sub('', name)} `{_short_hash(digest)}`{_source_name(chain, step, digest)}"
+            f"{shorten_model_name(name)} `{_short_hash(digest)}`{_source_name(chain, step, digest)}"
             for name, digest in step.inputs.items()
         ]
         rows.append((step.name, f"`{step.hash[:16]}`", "; ".join(inputs) or "–", describe_step(step)))
@@ -131,6 +131,8 @@ def describe_step(step: ProvenanceStep) -> str:
 
 
 def _short_value(value: Any) -> str:
+    if isinstance(value, str) and "://" not in value:  # a model, or a path on the machine of the author
+        value = shorten_model_name(value)
     text = f"({len(value)})" if isinstance(value, list | dict) and len(str(value)) > 40 else str(value)
     return text.replace("|", "/")
 
@@ -188,7 +190,7 @@ def _limits(contents: CardContents, chain: ProvenanceChain) -> list[str]:
         lines.append(f"- Sources disagree on {conflicts:,} pairs; rule: {merge.record['options']['rule']}.")
     for step in chain.steps:
         if step.name == "pool":
-            models = [FOLDER.sub("", key.removeprefix("model ")) for key in step.inputs if key.startswith("model ")]
+            models = [shorten_model_name(key.removeprefix("model ")) for key in step.inputs if key.startswith("model ")]
             names = ", ".join(f"`{name}`" for name in models)
             lines.append(f"- Only pairs that one of {len(models)} models retrieved were judged: {names}.")
         if step.name == "bias":

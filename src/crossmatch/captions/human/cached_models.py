@@ -13,8 +13,8 @@ from crossmatch.captions.caption_metric_table import parse_metric_names
 from crossmatch.captions.clip_score import ImageTextEmbedder
 from crossmatch.captions.corpus import ImageSource, open_image
 from crossmatch.data.arrays import FloatArray
-from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.grounding import Grounder, Grounding
+from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.grounding import Grounder, Grounding, takes_image_ids
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,7 +27,7 @@ BATCH = 64  # images that are open at a time
 class LazyImages:
     """Returns a `LazyImage` for an id instead of opening the image; a cached model opens it only if it is new."""
 
-    images: ImageSource
+    images: ImageSource | None  # None if only ids are needed
 
     def __call__(self, image_id: str) -> LazyImage:
         return LazyImage(str(image_id), self)
@@ -41,6 +41,8 @@ class LazyImage:
     source: LazyImages
 
     def open(self) -> Image:
+        if self.source.images is None:
+            raise UsageError(f"there are no images, and a model needs image {self.image_id!r}. Name their folder: --images FOLDER")
         return open_image(self.source.images, self.image_id)
 
 
@@ -96,7 +98,7 @@ class CachedEmbedder:
 
 @dataclass(frozen=True, eq=False)
 class CachedGrounder:
-    """A grounder that grounds each text in each `LazyImage` once."""
+    """A grounder that grounds each text in each `LazyImage` once. A model that takes ids gets those of the images."""
 
     model: Grounder
     pairs: ArrayCache = field(default_factory=ArrayCache)
@@ -113,7 +115,10 @@ class CachedGrounder:
 
     def _ground_pairs(self, pairs: list[tuple[LazyImage, str]]) -> list[FloatArray]:
         """The regions of each pair: the score in the first column and, if the grounder gives boxes, the box in the others."""
-        opened = {image: image.open() for image in dict.fromkeys(image for image, _ in pairs)}
+        by_id = takes_image_ids(self.model)
+        opened: dict[LazyImage, Any] = {
+            image: image.image_id if by_id else image.open() for image in dict.fromkeys(image for image, _ in pairs)
+        }
         grounding = self.model.ground([opened[image] for image, _ in pairs], [text for _, text in pairs])
         if len(grounding) != len(pairs):
             raise CrossmatchError(
@@ -127,7 +132,8 @@ class CachedGrounder:
 def cache_models(resources: Mapping[str, Any]) -> dict[str, Any]:
     """The resources of metrics (`images`, `embedder`, `grounder`, …) with models that cache their results.
 
-    Without images, or if the models are cached already, nothing changes; so one cache can serve several tables of a study.
+    If the models are cached already, nothing changes; so one cache can serve several tables of a study. Nor does it without images,
+    unless the grounder takes ids instead.
 
     >>> class Model:
     ...     def embed_images(self, images): return print("embeds", images) or [[1.0]] * len(images)
@@ -139,12 +145,14 @@ def cache_models(resources: Mapping[str, Any]) -> dict[str, Any]:
     array([[1.]])
     array([[1.]])
     """
-    if resources.get("images") is None or isinstance(resources["images"], LazyImages):
-        return dict(resources)
+    resources, images = dict(resources), resources.get("images")
+    if isinstance(images, LazyImages) or (images is None and not takes_image_ids(resources.get("grounder"))):
+        return resources
     wrappers: dict[str, Callable[[Any], Any]] = {
         "images": LazyImages, "embedder": CachedEmbedder, "grounder": CachedGrounder,
     }  # fmt: skip
-    return {key: wrappers[key](value) if key in wrappers and value is not None else value for key, value in resources.items()}
+    cached = {key: wrappers[key](value) if key in wrappers and value is not None else value for key, value in resources.items()}
+    return {**cached, "images": LazyImages(images)}
 
 
 def ground_in_advance(

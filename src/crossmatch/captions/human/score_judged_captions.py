@@ -11,6 +11,7 @@ import numpy as np
 from crossmatch.captions.caption_metric_table import CaptionResult, compute_metrics, parse_metric_names
 from crossmatch.captions.corpus import CaptionCorpus, normalise_caption, remove_own_reference
 from crossmatch.captions.document_frequencies import DocumentFrequencies
+from crossmatch.captions.human.cached_models import cache_models
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.ratings import Preferences, Ratings
 
@@ -106,8 +107,8 @@ def score_judged_captions(
     needs_frequencies = any("frequencies" in request.metric.needs for request in parse_metric_names(names).values())
     if needs_frequencies and documents == "images" and resources.get("frequencies") is None:
         resources["frequencies"] = DocumentFrequencies.from_references(captions.references_by_image)
-    if images is not None:
-        load_image = images
+    resources = cache_models({**resources, "images": images})
+    if (load_image := resources["images"]) is not None:
         resources["images"] = lambda i: load_image(captions.images[i])
     corpus = CaptionCorpus.from_texts(captions.texts, captions.references)
     results = compute_metrics(corpus, names, **resources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_softmax
@@ -10,7 +11,7 @@ from scipy.special import expit, log_softmax
 from crossmatch.captions.corpus import CaptionCorpus, CaptionScores, ImageSource, open_image
 from crossmatch.data.arrays import BoolArray, FloatArray, IntArray
 from crossmatch.data.errors import CrossmatchError, UsageError
-from crossmatch.data.grounding import Grounder, Grounding
+from crossmatch.data.grounding import Grounder, Grounding, takes_image_ids
 from crossmatch.data.io.progress import track
 
 TAU = 1.5  # the value of the released code; the paper does not give τ
@@ -31,7 +32,7 @@ def tiger(
     corpus: CaptionCorpus,
     *,
     grounder: Grounder,
-    images: ImageSource,
+    images: ImageSource | None = None,
     tau: float = TAU,
     variant: str = "paper",
     batch: int = BATCH,
@@ -43,6 +44,8 @@ def tiger(
     The grounder gets the original captions. A candidate that is grounded exactly like its references has RRS 1 and WDS 1/2, so
     TIGEr 3/4; a higher value needs a candidate that is grounded more strongly. A candidate that is itself a reference should be
     compared with the other references only; see `leave_one_out`.
+
+    `images` opens the image of an id. A grounder of precomputed regions takes the ids themselves and needs no images.
 
     τ belongs to WDS. The variant "released" scales the relevance in RRS to 0 … 1 as the released code does; see `rrs`.
 
@@ -157,13 +160,18 @@ def mean_by_image(scores: FloatArray, owner: IntArray) -> FloatArray:
     return np.asarray(np.add.reduceat(scores, start) / np.bincount(owner)[:, None])
 
 
-def ground_corpus(corpus: CaptionCorpus, *, grounder: Grounder, images: ImageSource, batch: int = BATCH) -> GroundingVectors:
+def ground_corpus(
+    corpus: CaptionCorpus, *, grounder: Grounder, images: ImageSource | None = None, batch: int = BATCH
+) -> GroundingVectors:
     """Ground every candidate and its references, `batch` images at a time. Each image is opened once."""
+    source: Any = str if takes_image_ids(grounder) else images
+    if source is None:
+        raise UsageError("tiger needs images, because the grounder computes their regions. Pass images, or precomputed regions.")
     texts = corpus.original_captions()
     candidates, references = [], []
     for first in track(range(0, len(corpus), batch), "grounding captions"):
         image_ids = [str(image_id) for image_id in corpus.ids[first : first + batch]]
-        opened = [open_image(images, image_id) for image_id in image_ids]
+        opened = [open_image(source, image_id) for image_id in image_ids]
         start, end = np.searchsorted(corpus.image_index, [first, first + batch])
         captions = np.arange(start, end)
         owner = corpus.image_index[captions] - first

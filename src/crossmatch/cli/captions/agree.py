@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from crossmatch.cli.base import FILE, JSON, Command, split_names
+from crossmatch.cli.base import FILE, JSON, SIZE, SPLIT, Command, split_names
 from crossmatch.cli.captions.common import (
     GROUNDER_HELP,
     IMAGES,
@@ -21,10 +21,13 @@ from crossmatch.cli.captions.common import (
     load_embedder,
     load_grounder,
     load_references,
+    task_options,
 )
 from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from crossmatch.captions.human.metric_agreement import PreferenceAgreement, RatingAgreement
     from crossmatch.data.ratings import Preferences, Ratings
     from crossmatch.report.pages import Panel
@@ -46,6 +49,8 @@ class Findings(NamedTuple):
               "rating).")  # fmt: skip
 @METRICS
 @click.option("--references", "source", help=f"For a csv of your own. {REFERENCES_HELP}")
+@SIZE
+@SPLIT
 @click.option("--ratings", "rating", type=click.Choice(["each", "mean"]), default="each", show_default=True,
               help="Count every single rating, or the mean rating of a caption.")  # fmt: skip
 @click.option("--ties", type=click.Choice(["wrong", "half", "right"]), default="wrong", show_default=True,
@@ -67,6 +72,7 @@ class Findings(NamedTuple):
 def agree_command(judgements: str, metrics: str, source: str | None, images: Path | None, output: Path | None, as_json: bool,
                   **options: Any) -> None:  # fmt: skip
     """Measure how well caption metrics agree with people."""
+    from crossmatch.benchmarks.formats.caption_scoring_files import find_images
     from crossmatch.captions.caption_metric_table import parse_metric_names
     from crossmatch.report.captions.scores_output import write_captions_page
     from crossmatch.report.tables import format_table
@@ -78,7 +84,9 @@ def agree_command(judgements: str, metrics: str, source: str | None, images: Pat
     if not judgement_names:
         raise UsageError("--judgements is empty. Name some: --judgements flickr8k-expert,pascal-50s")
     titles = display_names([Path(name) for name in judgement_names])
-    loaded = [_load_judgements(name, title, source) for name, title in zip(judgement_names, titles, strict=True)]
+    source_options = task_options(source, size=options.pop("size"), split=options.pop("split"))
+    pairs = [_load_judgements(name, title, source, source_options) for name, title in zip(judgement_names, titles, strict=True)]
+    loaded = [human for human, _ in pairs]
     if options["scale"] and not any(hasattr(human, "values") for human in loaded):
         raise UsageError("--scale works only with ratings, not with preferences. Omit it, or name ratings.")
     models: dict[str, Any] = {}
@@ -86,7 +94,11 @@ def agree_command(judgements: str, metrics: str, source: str | None, images: Pat
         models["embedder"] = load_embedder(options["model"])
     if options["grounder"]:
         models["grounder"] = load_grounder(options["grounder"])
-    findings = [_measure(human, metric_names, images, models, options, with_panels=output is not None) for human in loaded]
+    findings = [
+        _measure(human, metric_names, find_images(images, dict.fromkeys(human.images.tolist())) if images else open_image, models,
+                 options, with_panels=output is not None)
+        for human, open_image in pairs
+    ]  # fmt: skip
     tables = [table for finding in findings for table in finding.tables]
     if as_json:
         values = {human.name: finding.values for human, finding in zip(loaded, findings, strict=True)}
@@ -101,8 +113,10 @@ def agree_command(judgements: str, metrics: str, source: str | None, images: Pat
         click.echo(f"saved {page}", err=True)
 
 
-def _load_judgements(name: str, title: str, source: str | None) -> Ratings | Preferences:
-    """Published ratings by name, or a csv of the user's own."""
+def _load_judgements(
+    name: str, title: str, source: str | None, source_options: Mapping[str, str]
+) -> tuple[Ratings | Preferences, Callable[[str], Image] | None]:
+    """Published ratings by name, or a csv of the user's own; and a function that opens an image where the references have images."""
     from crossmatch.benchmarks.formats.caption_scoring_files import read_ratings
     from crossmatch.benchmarks.formats.judgement_files import has_artificial_answers
     from crossmatch.captions.human.published_ratings import load_ratings
@@ -111,31 +125,30 @@ def _load_judgements(name: str, title: str, source: str | None) -> Ratings | Pre
 
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".tsv"):
-        return load_ratings(name)
+        return load_ratings(name), None
     if not path.is_file():
         raise CrossmatchError(f"--judgements {name}: there is no such file. Check the path.")
     if source is None:
         raise UsageError(f"{name} contains ratings of captions. Name the references to score them with: --references FILE")
-    rows, (references, _) = read_ratings(path), load_references(source)
+    rows, (references, open_image) = read_ratings(path), load_references(source, **source_options)
     used = {image: references[image] for image in dict.fromkeys(image for image, _, _ in rows) if image in references}
-    return Ratings.from_rows(f"{title} ({ARTIFICIAL})" if has_artificial_answers(path) else title, rows, used)
+    label = f"{title} ({ARTIFICIAL})" if has_artificial_answers(path) else title
+    return Ratings.from_rows(label, rows, used), open_image
 
 
 def _measure(
     human: Ratings | Preferences,
     metric_names: list[str],
-    images: Path | None,
+    open_image: Callable[[str], Image] | None,
     models: Mapping[str, Any],
     options: Mapping[str, Any],
     with_panels: bool,
 ) -> Findings:
     """The agreement of all metrics with one set of judgements, and the further analyses that were requested."""
-    from crossmatch.benchmarks.formats.caption_scoring_files import find_images
     from crossmatch.captions.human.cached_models import cache_models
     from crossmatch.captions.human.metric_agreement import measure_agreement
     from crossmatch.report.captions import agreement_with_people as agreement_report
 
-    open_image = find_images(images, dict.fromkeys(human.images.tolist())) if images else None
     tools = cache_models({**models, **({"images": open_image} if open_image else {})})
     protocol: dict[str, Any] = {name: options[name] for name in ("rating", "ties", "documents", "samples", "seed")}
     agreement = measure_agreement(human, metric_names, **protocol, **tools)

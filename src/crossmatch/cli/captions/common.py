@@ -25,7 +25,8 @@ METRICS = click.option("--metrics", default=DEFAULT_METRICS, show_default=True,
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random draws.")
 IMAGES = click.option("--images", type=click.Path(path_type=Path, file_okay=False), help="Folder of the images, named by id.")
 MODEL = click.option("-m", "--model", help="A model that embeds images and texts, for clip-score and ref-clip-score.")
-GROUNDER_HELP = "A model that links words to image regions: a folder of `crossmatch train grounded`."
+GROUNDER_HELP = ("A model that links words to image regions: a folder of `crossmatch train grounded`, or regions:FILE+FOLDER with "
+                 "precomputed regions.")  # fmt: skip
 
 
 def resolve_task(name: str) -> str:
@@ -68,6 +69,18 @@ def load_references(source: str, **options: str | None) -> tuple[dict[str, list[
     return references, collection.open_image
 
 
+def task_options(source: str | None, **options: str | None) -> dict[str, str]:
+    """The options that the user gave for the task of --references.
+
+    >>> task_options("diorama", size="tiny", split=None)
+    {'size': 'tiny'}
+    """
+    values = without_none(**options)
+    if values and source is None:
+        raise UsageError(f"--{next(iter(values))} is an option of the task of --references, which is missing. Add it.")
+    return values
+
+
 def display_names(files: Sequence[Path]) -> list[str]:
     """Names for files in tables: the stem, or the whole path where stems repeat; a repeated path is numbered."""
     stems, paths = [path.stem for path in files], [str(path) for path in files]
@@ -95,6 +108,6 @@ def load_grounder(name: str) -> Grounder:
     if not isinstance(model, Grounder):
         raise UsageError(
             f"--grounder {name}: the model does not ground texts in regions, as tiger needs. Train one: crossmatch train grounded "
-            "-o DIR"
+            "-o DIR, or crossmatch train scan-t2i -o DIR"
         )
     return model

@@ -179,17 +179,17 @@ def _write_page(
 
 def _grounding_drawer(corpus: CaptionCorpus, tools: Mapping[str, Any], options: Mapping[str, Any]) -> Callable[[str], str]:
     """A function that draws where the candidate and the references of an image are grounded."""
+    from crossmatch.data.grounding import takes_image_ids
     from crossmatch.report.captions.grounding_pictures import ground_caption, grounding_svg
 
     def draw(image: str) -> str:
         n = corpus.ids.tolist().index(image)
         first = int(corpus.candidate_index[n])
         texts = (corpus.captions or ())[first : first + 1 + int(corpus.references_per_image[n])]
-        explanation = ground_caption(tools["grounder"], tools["images"](image), texts[0], texts[1:], **options)
+        grounder, picture = tools["grounder"], tools["images"](image)
+        explanation = ground_caption(grounder, image if takes_image_ids(grounder) else picture, texts[0], texts[1:], **options)
         if explanation.boxes is None:
             return ""
-        return grounding_svg(
-            explanation.picture, explanation.boxes, explanation.weights, explanation.texts, explanation.scores
-        )  # fmt: skip
+        return grounding_svg(picture, *explanation)
 
     return draw

@@ -141,6 +141,8 @@ class PrecomputedDetector:
         text, image, ids = self.probabilities.text, self.probabilities.image, self.probabilities.ids
         shape = data.shape if isinstance(data, Trials) else None
         if isinstance(data, Trials) and (shape == (2, 1) or (shape == (2, 2) and image is not None)):
+            if ids is None:
+                data.require_all_rows(len(text))
             row_ids = data.ids_by_row(len(text)) if ids is None else ids
             # The official file may have rows that are not trials here.
             answered = data.ids if ids is None and data.covers_last_row(len(text)) else row_ids

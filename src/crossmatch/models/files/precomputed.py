@@ -73,21 +73,35 @@ class OutcomesByRow:
                 "the file has outcomes of trials, but this task has no trials. Choose the task that they belong to."
             )
         ids = data.ids_by_row(len(self.outcomes))
-        assert data.file_rows is not None
-        answered = np.flatnonzero(data.file_rows < len(ids))
         if self.captions is not None and data.shape[0] == self.captions.shape[1]:
-            expected = np.asarray([[" ".join(text.split()) for text in texts] for texts in data.captions[answered].tolist()])
-            differs = (self.captions[data.file_rows[answered]] != expected).any(axis=1)
-            if differs.any():
-                n = int(answered[differs.argmax()])
-                raise CrossmatchError(
-                    f"row {data.file_rows[n] + 1} has the caption {str(self.captions[data.file_rows[n], 0])!r:.80}, but trial "
-                    f"{str(data.ids[n])!r} at this position has {str(data.captions[n, 0])!r:.80}. Rows must be in the official "
-                    "order."
-                )
+            _require_same_captions(self.captions, data)
+        else:
+            data.require_all_rows(len(self.outcomes))
         answers = TrialOutcomes(ids, self.outcomes)
         # The official file may have rows that are not trials here.
         return answers.select_ids(data.ids) if data.covers_last_row(len(ids)) else answers
+
+
+def _require_same_captions(captions: np.ndarray[tuple[int, int], np.dtype[np.str_]], data: Trials) -> None:
+    """Refuse a file whose captions are not those of the trials; the error names the first row, in the order of the file."""
+    assert data.file_rows is not None
+    expected = {
+        row: [" ".join(text.split()) for text in texts]
+        for row, texts in zip(data.file_rows.tolist(), data.captions.tolist(), strict=True)
+    }
+    wrong = next((row for row in sorted(expected) if row < len(captions) and captions[row].tolist() != expected[row]), None)
+    if wrong is None:
+        return
+    trial = str(data.ids[data.file_rows.tolist().index(wrong)])
+    if captions[wrong].tolist() == expected.get(wrong + 1):
+        raise CrossmatchError(
+            f"the row of trial {trial!r} with the caption {expected[wrong][0]!r:.80} is missing: row {wrong + 1} belongs to the next "
+            "trial. Add the missing row."
+        )
+    raise CrossmatchError(
+        f"row {wrong + 1} has the caption {str(captions[wrong, 0])!r:.80}, but trial {trial!r} at this position has "
+        f"{expected[wrong][0]!r:.80}. Rows must be in the official order."
+    )
 
 
 def read_scores_file(path: Path) -> Scores | TrialAnswers | OutcomesByRow:

@@ -2,11 +2,13 @@
 
 regions:FILE            the mean over the regions, for image-to-image tasks
 regions:FILE+FOLDER     the model in the folder (`crossmatch train`) with these regions
+
+The model may also ground texts in the regions, for TIGEr, or write captions. Images are then known by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ from numpy.typing import NDArray
 from crossmatch.data.arrays import FloatArray, IdArray, IntArray
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.grounding import Grounding
 from crossmatch.data.io.progress import track
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import Similarity
 from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials, TrialScores
+from crossmatch.models.decoding_options import DecodingOptions
 from crossmatch.models.distinct_items import collect_items
 from crossmatch.models.regions.feature_files import RegionFile
 
@@ -155,6 +159,46 @@ class RegionModel:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class RegionGrounder(RegionModel):
+    """Scores from regions in a file by a model that also grounds texts in them."""
+
+    inputs = "ids"
+
+    def ground(self, images: Sequence[str], texts: Sequence[str]) -> Grounding:
+        """Ground text n in each region of the image with id n; see `crossmatch.data.grounding.Grounder`."""
+        if len(images) != len(texts):
+            raise CrossmatchError(f"ground got {len(images)} images and {len(texts)} texts; pass equal numbers.")
+        ids, position = np.unique(np.asarray(images, dtype=np.str_), return_inverse=True)
+        regions = self.file.select(ids).take(np.arange(len(ids)))
+        grounding: Grounding = self.model.ground_regions(regions, position.ravel(), texts)
+        return grounding
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCaptioner(RegionModel):
+    """Scores from regions in a file by a model that also writes captions from them."""
+
+    inputs = "ids"
+
+    def caption(self, images: Sequence[str], **decoding: Any) -> Sequence[str]:
+        """Write a caption for the image of each id; `decoding` as for the model."""
+        captions: Sequence[str] = self.model.caption_regions(self.file.select(images).take(np.arange(len(images))), **decoding)
+        return captions
+
+    @property
+    def default_decoding(self) -> DecodingOptions | None:
+        return getattr(self.model, "default_decoding", None)
+
+    def cut_short(self, captions: Sequence[str]) -> NDArray[np.bool_]:
+        """Which captions reached the maximum length without an end."""
+        return np.asarray(self.model.cut_short(captions), dtype=bool)
+
+    def filled(self, captions: Sequence[str]) -> NDArray[np.bool_]:
+        """Which captions ended exactly at the maximum length."""
+        return np.asarray(self.model.filled(captions), dtype=bool)
+
+
 def _blocks(n: int, label: str) -> Iterator[IntArray]:
     """Yield blocks of images, so that the regions of all images need not be in memory."""
     for start in track(range(0, n, IMAGES_PER_BLOCK), label):
@@ -183,4 +227,9 @@ def make_region_model(argument: str) -> RegionModel:
         raise UsageError("regions needs a file of region features, as in regions:testall_ims.npy+runs/scan")
     path, folder = _split_argument(argument)
     file = RegionFile.open(path)
-    return RegionModel(file) if folder is None else RegionModel(file, make_model(str(folder)), folder.name)
+    if folder is None:
+        return RegionModel(file)
+    model = make_model(str(folder))
+    abilities = {"ground_regions": RegionGrounder, "caption_regions": RegionCaptioner}
+    model_type = next((region_type for method, region_type in abilities.items() if hasattr(model, method)), RegionModel)
+    return model_type(file, model, folder.name)

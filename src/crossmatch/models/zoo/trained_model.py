@@ -65,7 +65,7 @@ class FileRegions:
     def regions(self, images: Sequence[Image]) -> Regions:
         raise CrossmatchError(
             "this model was trained on region features from a file; they cannot be computed from pictures. Name the file with the "
-            "features of these images: -m regions:FILE+FOLDER"
+            "features of these images, and the folder of the model: regions:FILE+FOLDER"
         )
 
 
@@ -248,6 +248,14 @@ class ZooGrounder(ZooScorer):
         distinct, position = deduplicate_images(images)
         with torch.inference_mode():
             regions = [self.extract_regions(distinct[at : at + IMAGE_BATCH]) for at in range(0, len(distinct), IMAGE_BATCH)]
+        return self._ground_in(regions, position, texts)
+
+    def ground_regions(self, regions: Regions, position: NDArray[np.int64], texts: Sequence[str]) -> Grounding:
+        """`ground` of images that are given as regions: text n in image position[n]. Unknown boxes are NaN."""
+        return self._ground_in([regions[at : at + IMAGE_BATCH] for at in range(0, len(regions), IMAGE_BATCH)], position, texts)
+
+    def _ground_in(self, regions: Sequence[Regions], position: NDArray[np.int64], texts: Sequence[str]) -> Grounding:
+        with torch.inference_mode():
             boxes = concatenate_padded([part.boxes for part in regions]).numpy()
             mask = concatenate_padded([part.mask for part in regions]).numpy()
             encoded = concatenate_padded([self.match.images(part) for part in regions])
@@ -256,7 +264,8 @@ class ZooGrounder(ZooScorer):
                 encoded_images = _select(encoded, torch.from_numpy(position[rows]))
                 scores[rows] = self.match.region_grounding(encoded_images, encoded_texts).numpy()
         scores[~mask[position]] = np.nan
-        return Grounding(scores, np.where(mask[position][..., None], boxes[position], np.nan).astype(np.float64))
+        has_box = (mask & boxes.any(axis=2))[position]
+        return Grounding(scores, np.where(has_box[..., None], boxes[position], np.nan).astype(np.float64))
 
 
 def model_class(match: nn.Module) -> type[ZooModel]:

@@ -23,6 +23,7 @@ from crossmatch.metrics.cluster_bootstrap import CONFIDENCE_LEVEL
 from crossmatch.metrics.forced_choice import required_choices
 from crossmatch.metrics.measurement import is_applicable
 from crossmatch.metrics.metric_table import metric
+from crossmatch.report.captions.scores_output import CANDIDATES_COLUMN, CAPTION_COLUMN
 from crossmatch.report.tables import EMPTY_CELL, Table, model_labels
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -183,7 +184,8 @@ def read_scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
     """Read scores by trial from a csv file.
 
     The file has a column `trial_id`, or `image_id` for scores of the positive image, and a column for each score. A column called
-    `score` is named after the file.
+    `score` is named after the file. In a file of `captions score --per-caption`, the text of the caption is not a score, and with
+    several files of candidates the name of each becomes part of its scores' names.
     """
     if not path.is_file():
         raise UsageError(f"No file at {path}. Check the path.")
@@ -193,7 +195,7 @@ def read_scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
     except csv.Error as error:
         raise CrossmatchError(f"{path} is not a valid csv file ({error}). Close every double quote.") from None
     key = next((name for name in ID_COLUMNS if name in head), None)
-    columns = [name for name in head if name not in ID_COLUMNS]
+    columns = [name for name in head if name not in (*ID_COLUMNS, CANDIDATES_COLUMN, CAPTION_COLUMN)]
     duplicate = next((name for name in head if head.count(name) > 1), None)
     if duplicate is not None:
         raise CrossmatchError(f"{path} has two columns {duplicate!r}. Rename one.")
@@ -202,15 +204,17 @@ def read_scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
             f"{path}: expected the columns trial_id (or image_id) and score, and at least one row; "
             f"got {', '.join(head) or 'none'} and {len(rows):,} rows."
         )
-    values_by_name: dict[str, dict[str, float]] = {name: {} for name in columns}
+    values_by_name: dict[str, dict[str, float]] = {}
     for n, row in enumerate(rows, 2):
         if len(row) != len(head):
             raise CrossmatchError(f"{path}, line {n}: expected {len(head)} cells, got {len(row)}. Correct the line.")
         cells = dict(zip(head, row, strict=True))
-        for name in columns:
-            if cells[key] in values_by_name[name]:
+        for column in columns:
+            name = f"{cells[CANDIDATES_COLUMN]} {column}" if CANDIDATES_COLUMN in cells else column
+            values = values_by_name.setdefault(name, {})
+            if cells[key] in values:
                 raise CrossmatchError(f"{path}, line {n}: {key} {cells[key]!r} occurs twice. Keep one.")
-            values_by_name[name][cells[key]] = _parse_number(cells[name], f"{path}, line {n}: {name} of {key} {cells[key]!r}")
+            values[cells[key]] = _parse_number(cells[column], f"{path}, line {n}: {column} of {key} {cells[key]!r}")
     if "score" in values_by_name and path.stem in values_by_name and path.stem != "score":
         raise CrossmatchError(
             f"{path}: the column 'score' is named after the file, but there is a column {path.stem!r} already. Rename one."

@@ -32,7 +32,7 @@ COEFFICIENT_LABELS = {"tau-b": "τ-b", "tau-c": "τ-c", "spearman": "ρ", "pears
 PRINTED_COEFFICIENTS = {"tau-c": "tau", "spearman": "rho"}
 MAIN = "tau-c"
 COLUMNS = ("tau-c", "tau-b", "spearman", "pearson")
-LEGEND = "in parentheses: published in jiang2019tiger, Tables 1 and 2, whose CIDEr is CIDEr-D; docs/results.md explains differences"
+LEGEND = "in parentheses: published in jiang2019tiger, Tables 1 and 2, whose CIDEr is CIDEr-D"
 
 
 @cache

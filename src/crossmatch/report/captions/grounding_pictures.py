@@ -31,8 +31,8 @@ LINE_HEIGHT = 0.21  # inches
 
 @styled
 def grounding_figure(
-    picture: Image,
-    boxes: ArrayLike,
+    picture: Image | None,
+    boxes: ArrayLike | None,
     weights: Mapping[str, ArrayLike],
     texts: Mapping[str, Sequence[str]] | None = None,
     scores: Mapping[str, float] | None = None,
@@ -43,7 +43,8 @@ def grounding_figure(
     Thicker and less transparent boxes have larger weights. Regions are numbered by their largest weight.
 
     `boxes` are left, top, right and bottom of each region in fractions of the image. `weights`, `texts` and `scores` are by label
-    ("candidate", "references"); NaN marks padding. The scores are printed above the image.
+    ("candidate", "references"); NaN marks padding. The scores are printed above the image. Without boxes or picture only what is
+    there is drawn, and regions without boxes have their position in the list as number.
 
     >>> from PIL import Image
     >>> figure = grounding_figure(Image.new("RGB", (64, 48)), [[0, 0, 0.5, 1], [0.5, 0, 1, 1]], {"candidate": [0.8, 0.1]})
@@ -54,32 +55,39 @@ def grounding_figure(
 
     labels, vectors, places = _check_inputs(boxes, weights)
     order = np.argsort(-vectors.max(axis=0), kind="stable")
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(1, len(order) + 1)
+    number = np.arange(1, len(order) + 1)
+    if places is not None:
+        number[order] = np.arange(1, len(order) + 1)
     selected = [_strongest_regions(row, strongest) for row in vectors]
     captions = [_wrap_texts(label, (texts or {}).get(label, ())) for label in labels]
     lines = sum(caption.count("\n") + 1 for caption in captions) + bool(scores)
     head = LINE_HEIGHT * (lines + 1)
     bars = min(len(order), 3 * strongest)
     height = max(HEIGHT, 1.0 + 0.17 * bars * len(labels))
-    shape = picture.width / picture.height
-    tall = min(height - 0.45, 5.3 / shape)
     figure = Figure(figsize=(WIDTH, height + head))
     total = height + head
-    on = figure.add_axes((0.15 / WIDTH, (height - 0.1 - tall) / total, tall * shape / WIDTH, tall / total))
-    left = tall * shape + 0.75
+    left = 0.75
+    if picture is not None:
+        shape = picture.width / picture.height
+        tall = min(height - 0.45, 5.3 / shape)
+        on = figure.add_axes((0.15 / WIDTH, (height - 0.1 - tall) / total, tall * shape / WIDTH, tall / total))
+        _draw_boxes(on, picture, places, vectors, selected, number)
+        left += tall * shape
     beside = figure.add_axes((left / WIDTH, 0.8 / total, (WIDTH - left - 0.35) / WIDTH, (height - 0.9) / total))
     _draw_captions(figure, labels, captions, scores or {}, total)
-    _draw_boxes(on, picture, places, vectors, selected, number)
     _draw_bars(beside, labels, vectors, order[:bars], number, len(order), selected)
     framed = "the strongest regions" + (f" of each caption ({labels[1]}: dashed)" if len(labels) > 1 else "")
-    figure.text(0.15 / WIDTH, 0.1 / total, f"boxes: {framed}, numbered as the bars", fontsize=9, color=GREY)
+    if places is None:
+        note = "the boxes of the regions are unknown; they are numbered by their order in the file"
+    else:
+        note = f"boxes: {framed}, numbered as the bars" if picture is not None else "there is no image to draw the boxes on"
+    figure.text(0.15 / WIDTH, 0.1 / total, note, fontsize=9, color=GREY)
     return figure
 
 
 def grounding_svg(
-    picture: Image,
-    boxes: ArrayLike,
+    picture: Image | None,
+    boxes: ArrayLike | None,
     weights: Mapping[str, ArrayLike],
     texts: Mapping[str, Sequence[str]] | None = None,
     scores: Mapping[str, float] | None = None,
@@ -90,21 +98,20 @@ def grounding_svg(
 
 
 class GroundedCaption(NamedTuple):
-    """A caption and its references grounded in the regions of an image: the arguments of `grounding_figure`."""
+    """A caption and its references grounded in the regions of an image: the arguments of `grounding_figure` after the picture."""
 
-    picture: Image
-    boxes: FloatArray | None  # None if the grounder gives no boxes
+    boxes: FloatArray | None  # None if the boxes are unknown
     weights: dict[str, FloatArray]
     texts: dict[str, list[str]]
     scores: dict[str, float] | None
 
 
 def ground_caption(
-    grounder: Grounder, picture: Image, caption: str, references: Sequence[str], tau: float = TAU, variant: str = "paper"
+    grounder: Grounder, image: Any, caption: str, references: Sequence[str], tau: float = TAU, variant: str = "paper"
 ) -> GroundedCaption:
-    """Ground a caption and its references, and score the caption by TIGEr."""
+    """Ground a caption and its references, and score the caption by TIGEr. `image` is an id if the grounder takes ids."""
     texts = [caption, *references]
-    grounding = grounder.ground([picture] * len(texts), texts)
+    grounding = grounder.ground([image] * len(texts), texts)
     regions = int(grounding.regions[0])
     weights, captions, scores = {"caption": grounding.scores[0, :regions]}, {"caption": [caption]}, None
     if references:
@@ -112,7 +119,8 @@ def ground_caption(
         rank, weight = float(rrs(grounding.scores[:1], mean, variant)[0]), float(wds(grounding.scores[:1], mean, tau)[0])
         weights["references"], captions["references"] = mean[0, :regions], list(references)
         scores = {"TIGEr": (rank + weight) / 2, "RRS": rank, "WDS": weight}
-    return GroundedCaption(picture, None if grounding.boxes is None else grounding.boxes[0, :regions], weights, captions, scores)
+    boxes = None if grounding.boxes is None else grounding.boxes[0, :regions]
+    return GroundedCaption(None if boxes is None or np.isnan(boxes).any() else boxes, weights, captions, scores)
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
@@ -129,13 +137,15 @@ def _strongest_regions(weights: FloatArray, count: int) -> IntArray:
 
 
 def _draw_boxes(
-    axes: Any, picture: Image, boxes: FloatArray, vectors: FloatArray, selected: Sequence[IntArray], number: IntArray
+    axes: Any, picture: Image, boxes: FloatArray | None, vectors: FloatArray, selected: Sequence[IntArray], number: IntArray
 ) -> None:
     from matplotlib.patches import Rectangle
 
     across, down = picture.width, picture.height
     axes.imshow(np.asarray(picture.convert("RGB")), extent=(0, across, down, 0), interpolation="antialiased")
     axes.set_axis_off()
+    if boxes is None:
+        return
     top = max(float(vectors.max()), 0.0)
     taken: list[tuple[float, float]] = []
     step = 0.052 * max(across, down)
@@ -228,23 +238,24 @@ def _wrap_texts(label: str, texts: Sequence[str]) -> str:
     )
 
 
-def _check_inputs(boxes: ArrayLike, weights: Mapping[str, ArrayLike]) -> tuple[list[str], FloatArray, FloatArray]:
+def _check_inputs(boxes: ArrayLike | None, weights: Mapping[str, ArrayLike]) -> tuple[list[str], FloatArray, FloatArray | None]:
     """Labels, weights of shape (captions, regions), and boxes, without padding."""
     labels = list(weights)
     if not 1 <= len(labels) <= len(DASHES):
         raise CrossmatchError(f"Expected one or two captions to draw, got {len(labels)}.")
     vectors = [np.asarray(weights[label], dtype=np.float64) for label in labels]
-    places = np.asarray(boxes, dtype=np.float64)
-    if any(row.shape != vectors[0].shape or row.ndim != 1 for row in vectors) or places.shape != (*vectors[0].shape, 4):
+    places = None if boxes is None else np.asarray(boxes, dtype=np.float64)
+    box_shape = (*vectors[0].shape, 4) if places is None else places.shape
+    if any(row.shape != vectors[0].shape or row.ndim != 1 for row in vectors) or box_shape != (*vectors[0].shape, 4):
         raise CrossmatchError(
             "Expected weights of shape (regions,) for each caption and boxes of shape (regions, 4), "
-            f"got {', '.join(str(row.shape) for row in vectors)} and {places.shape}."
+            f"got {', '.join(str(row.shape) for row in vectors)} and {box_shape}."
         )
     stacked = np.stack(vectors)
     is_region = ~np.isnan(stacked).any(axis=0)
-    stacked, places = stacked[:, is_region], places[is_region]
+    stacked, places = stacked[:, is_region], None if places is None else places[is_region]
     if not is_region.any() or not np.isfinite(stacked).all():
         raise CrossmatchError("Expected at least one region with a finite weight.")
-    if not ((places >= -1e-6) & (places <= 1 + 1e-6)).all():
+    if places is not None and not ((places >= -1e-6) & (places <= 1 + 1e-6)).all():
         raise CrossmatchError("A box exceeds the image: expected fractions of its width and height from 0 to 1.")
     return labels, stacked, places

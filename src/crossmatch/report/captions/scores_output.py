@@ -22,6 +22,7 @@ from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+CANDIDATES_COLUMN, CAPTION_COLUMN = "candidates", "caption"  # columns of the csv file that are no scores
 MAX_CARDS = 12  # captions in a group
 MAX_REFERENCES = 5  # of a caption
 MAX_GROUNDED = 3  # cards of a group with drawn regions, which make a page large
@@ -94,7 +95,7 @@ def choose_sort_metric(names: Sequence[str], by: str | None) -> str:
 def write_scores_csv(scored: Sequence[ScoredCaptions], path: Path) -> Path:
     """Write a csv file with every caption and its score by each metric, in full precision."""
     has_several = len(scored) > 1
-    header = [*(("candidates",) if has_several else ()), "image_id", "caption", *scored[0].results]
+    header = [*((CANDIDATES_COLUMN,) if has_several else ()), "image_id", CAPTION_COLUMN, *scored[0].results]
     rows: list[Sequence[object]] = []
     for captions in scored:
         columns = [result.scores.values.tolist() for result in captions.results.values()]

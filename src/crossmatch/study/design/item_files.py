@@ -1,4 +1,4 @@
-"""Reads the items of a study from a jsonl, csv or tsv file, one item per line.
+"""Reads the items of a study from a jsonl, csv or tsv file, one item per line, or from a file of generated captions.
 
 | key | meaning |
 | :-- | :-- |
@@ -11,6 +11,8 @@
 | `gold` | the correct answer to the main question, or several, or an object with answers by question |
 | `why` | the explanation of an example |
 | `fits` | whether each image fits each caption, if known: artificial annotators use it, and it is not displayed |
+
+A .json file contains a caption for each image, as `crossmatch captions generate` writes it; each caption is an item.
 
 Other keys are stored with the item and exported. Positive gold without `gold` accepts the options of the main question with a grade
 above zero, negative gold those with grade zero. In a design with blocks, an item without a block is a trial in which image n and
@@ -30,6 +32,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from crossmatch.benchmarks.formats.caption_scoring_files import read_candidates
 from crossmatch.benchmarks.formats.csv_tables import DELIMITERS, TYPO_SIMILARITY
 from crossmatch.benchmarks.formats.trial_files import is_jsonl, read_records
 from crossmatch.data.errors import CrossmatchError, UsageError
@@ -48,6 +51,7 @@ PLAIN_KEYS = ("block", "group", "kind", "gold", "why", "category")
 STEMS = tuple(stem for side in SIDES for stem in (side, f"{side}_id"))
 STEM_KEYS = tuple(key for stem in STEMS for key in (stem, f"{stem}s", f"{stem}_0", f"negative_{stem}"))
 KNOWN_KEYS = (*ID_KEYS, *PLAIN_KEYS, *STEM_KEYS)
+CAPTIONS_SUFFIX = ".json"
 SEPARATOR = ";"  # between values in a cell of a table
 MAX_PAIR_LENGTH = 300  # of an id that is made of two ids
 
@@ -56,7 +60,7 @@ def read_items(path: Path, design: Design, source: Source | None = None) -> Stud
     """Read the items of a file for a design. Errors name the file and the line.
 
     Args:
-        path: A .jsonl, .csv or .tsv file with one item per row.
+        path: A .jsonl, .csv or .tsv file with one item per row, or a .json file with a caption for each image.
         design: The design, which says how many images and captions an item has.
         source: Where to look up images and captions by id; `crossmatch.study.design.data_source.source_of` makes it of
             `collection:FOLDER` or `diorama:SIZE`. By default images are files beside `path`, and captions are texts.
@@ -73,7 +77,7 @@ def read_items(path: Path, design: Design, source: Source | None = None) -> Stud
     source = source or Source()
     _require_item_file(path)
     try:
-        records = list(read_records(path))
+        records = list(_read_captions(path) if _has_captions(path) else read_records(path))
         _require_known({key for record, _ in records for key in record}, path)
         located_items = [
             item
@@ -122,8 +126,18 @@ def _require_item_file(path: Path) -> None:
     if not path.is_file():
         problem = "is a folder. Choose a file in it" if path.is_dir() else "does not exist. Check the path"
         raise UsageError(f"{path} {problem}.")
-    if path.suffix.lower() not in DELIMITERS and not is_jsonl(path):
-        raise UsageError(f"{path} has the ending {path.suffix!r}. Save the items as .jsonl, .csv or .tsv.")
+    if path.suffix.lower() not in DELIMITERS and not is_jsonl(path) and not _has_captions(path):
+        raise UsageError(f"{path} has the ending {path.suffix!r}. Save the items as .jsonl, .csv, .tsv, or captions as .json.")
+
+
+def _has_captions(path: Path) -> bool:
+    return path.suffix.lower() == CAPTIONS_SUFFIX
+
+
+def _read_captions(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """A record for each generated caption. Its id follows from its text, which the collection may contain several times."""
+    for image_id, text in read_candidates(path).items():
+        yield {"image_id": image_id, "caption": text, "caption_id": _text_id(text)}, f"{path}, image {image_id!r}"
 
 
 # -- records
@@ -277,7 +291,11 @@ def _caption_id(text: str, where: str, source: Source) -> str:
         raise CrossmatchError(
             f"{where}: the collection has the caption {text!r:.60} {len(caption_ids)} times. Add the caption_id of one of them."
         )
-    return caption_ids[0] if caption_ids else "text-" + hashlib.sha256(text.encode()).hexdigest()[:12]
+    return caption_ids[0] if caption_ids else _text_id(text)
+
+
+def _text_id(text: str) -> str:
+    return "text-" + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 # -- gold

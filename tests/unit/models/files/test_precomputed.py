@@ -16,9 +16,9 @@ from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.scores import Run
 from crossmatch.data.trials import Trials
-from crossmatch.evaluation.model_scores import get_trial_scores, score_collection
+from crossmatch.evaluation.model_scores import get_trial_scores, score_collection, score_trials
 from crossmatch.models import make_model
-from crossmatch.models.files.precomputed import READERS, Precomputed, read_scores_file
+from crossmatch.models.files.precomputed import READERS, Precomputed, make_precomputed, read_scores_file
 
 COLLECTION = Collection.from_captions({11: ["one", "uno"], 22: ["two", "due"], 33: ["three", "tre"]})
 DATA = Retrieval(COLLECTION, {"links": Judgements.from_links(COLLECTION)})
@@ -418,3 +418,29 @@ def test_signature_changes_with_the_content(tmp_path):
     second = Precomputed(text(tmp_path, "file.trec", trec([("11", "11#0", 2)]))).signature
     assert first != second
     assert first.startswith("precomputed:file.trec|file:")
+
+
+OUTCOMES = ("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1")
+
+
+@pytest.mark.parametrize("deleted", range(6))
+@pytest.mark.parametrize("has_captions", [True, False])
+def test_a_deleted_row_is_named(tmp_path, deleted, has_captions):
+    """The trials are not in the order of the file, as after a selection."""
+    order = np.array([4, 1, 5, 0, 3, 2])
+    trials = Trials([f"t{n}" for n in range(6)], [["1", "2"]] * 6, [[f"cat {n}", f"dog {n}"] for n in range(6)], [""] * 6)
+    rows = [
+        [*(trials.captions[n].tolist() if has_captions else ()), "True", "False", "True", "True"] for n in range(6) if n != deleted
+    ]
+    head = [*(("caption", "negative_caption") if has_captions else ()), *OUTCOMES]
+    (tmp_path / "o.csv").write_text("".join(",".join(row) + "\n" for row in [head, *rows]))
+    if has_captions and deleted < 5:
+        message = f"the row of trial 't{deleted}' with the caption 'cat {deleted}' is missing"
+    else:
+        message = "" if has_captions else "the file has 5 rows in the official order, which has at least 6"
+    if message:
+        with pytest.raises(CrossmatchError, match=message):
+            score_trials(make_precomputed(str(tmp_path / "o.csv")), [trials.select(order)], allow_missing=True)
+    else:  # the last row is missing, which the captions show
+        with pytest.raises(CrossmatchError, match="1 of 6 trials are not answered; first missing: 't5'"):
+            score_trials(make_precomputed(str(tmp_path / "o.csv")), [trials.select(order)])

@@ -17,11 +17,14 @@ from crossmatch.data.scores import Embeddings, Matrix
 from crossmatch.data.trials import Trials, TrialScores
 from crossmatch.evaluation.model_scores import get_trial_scores, score_collection, score_trials
 from crossmatch.models.abilities import list_abilities
+from crossmatch.models.caption_generation import generate_captions
 from crossmatch.models.regions import feature_model
 from crossmatch.models.regions.feature_files import RegionFile
 from crossmatch.models.regions.feature_model import RegionModel, make_region_model
 
 torch = pytest.importorskip("torch")
+
+from crossmatch.models.zoo.network_inputs import Regions
 
 F = 4
 COUNTS = {"1": 3, "2": 1, "3": 2, "4": 3, "5": 2}
@@ -205,7 +208,6 @@ def test_zoo_model_scores_regions_of_a_file(
     path: Path, tmp_path_factory: pytest.TempPathFactory, family: str, sizes: dict[str, int]
 ) -> None:
     from crossmatch.models import make_model
-    from crossmatch.models.zoo.network_inputs import Regions
     from crossmatch.models.zoo.trained_model import ZooConfig, build_model
 
     torch.manual_seed(0)
@@ -221,3 +223,49 @@ def test_zoo_model_scores_regions_of_a_file(
         assert np.abs(scores[n] - expected).max() < 1e-5
     collection_scores = score_collection(source, retrieval(PETS))
     assert collection_scores.directions == (("i2t", "t2i", "t2t", "i2i") if family == "vse" else ("i2t", "t2i"))
+
+
+def zoo_source(path: Path, folder: Path, family: str, **sizes: int) -> Any:
+    """An untrained model of the zoo on the regions of the file."""
+    from crossmatch.models import make_model
+    from crossmatch.models.zoo.trained_model import ZooConfig, build_model
+
+    torch.manual_seed(0)
+    sizes = {"dimensions": 8, "word_dimensions": 5, **sizes}
+    build_model(ZooConfig(family, sizes, WORDS, {"kind": "file", "dimensions": F})).save(folder)
+    return make_model(f"regions:{path}+{folder}")
+
+
+def test_texts_are_grounded_in_the_regions_of_each_id(path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    source = zoo_source(path, tmp_path_factory.mktemp("zoo"), "scan")
+    assert list_abilities(source) == ("ground", "scores")
+    ids, texts = ["4", "2", "4", "1"], ["red cat", "dog", "blue", "cat dog"]
+    together = source.ground(ids, texts)
+    assert together.regions.tolist() == [COUNTS[name] for name in ids]
+    for n, (name, text) in enumerate(zip(ids, texts, strict=True)):
+        alone = source.ground([name], [text])
+        np.testing.assert_allclose(together.scores[n, : COUNTS[name]], alone.scores[0], atol=1e-6)
+        reordered = torch.from_numpy(regions_of(name)[::-1].copy())[None]
+        mask, boxes = torch.ones(reordered.shape[:2], dtype=torch.bool), torch.zeros(*reordered.shape[:2], 4)
+        encoded = source.model.match.images(Regions(reordered, mask, boxes))
+        words = source.model.match.texts(source.model.read([text]))
+        with torch.inference_mode():
+            scores = source.model.match.region_grounding(encoded, words)[0].numpy()[::-1]
+        np.testing.assert_allclose(alone.scores[0], scores, atol=1e-5)  # a region's score belongs to its features
+    assert together.boxes is not None
+    assert np.isnan(together.boxes).all()  # the file has none
+    with pytest.raises(CrossmatchError, match="missing: '77'"):
+        source.ground(["77"], ["cat"])
+    with pytest.raises(CrossmatchError, match="2 images and 1 texts"):
+        source.ground(["1", "2"], ["cat"])
+
+
+def test_captions_are_written_for_ids(path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    source = zoo_source(path, tmp_path_factory.mktemp("zoo"), "up-down", attention=4)
+    assert list_abilities(source) == ("caption", "scores")
+    captions = generate_captions(source, PETS, batch=2, decoding="greedy", longest=4)  # the collection has no images
+    assert list(captions) == PETS.image_ids.tolist()
+    for name, caption in captions.items():
+        regions = Regions(*map(torch.from_numpy, RegionFile.open(path).take([name])))
+        assert [caption] == source.model.caption_regions(regions, decoding="greedy", longest=4)
+    assert source.cut_short(["a b", "a"]).tolist() == [False, False]

@@ -7,10 +7,11 @@ import sys
 import pytest
 from PIL import Image
 
+from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.study.assignment.claims import load_hit
 from crossmatch.study.design.add_study import add_study
-from crossmatch.study.design.data_source import collection_of, source_of
+from crossmatch.study.design.data_source import Source, collection_of, source_of
 from crossmatch.study.design.declaration import load_design
 from crossmatch.study.design.item_files import read_items, read_pool
 from crossmatch.study.results.answers import load_items
@@ -318,3 +319,23 @@ def test_cost_of_an_item_does_not_grow_with_the_file(tmp_path):
 
     calls(1)  # what is done once is done now
     assert calls(2_000) < 2.1 * calls(1_000)
+
+
+def test_generated_captions_are_items(folder):
+    """The file of `captions generate`: a caption for each image; also one that the collection has several times."""
+    ids, repeated = ["1", "2", "3"], "a sky"
+    collection = Collection.from_captions({"1": [repeated], "2": [repeated], "3": ["a cat"]})
+    source = Source.of("collection:pets", collection, lambda name: Image.new("RGB", (8, 8)))
+    rows = [{"image_id": name, "caption": text} for name, text in zip(ids, ("A  red dog.", repeated, "a blue cat"), strict=True)]
+    (folder / "captions.json").write_text(json.dumps(rows))
+    items = read_items(folder / "captions.json", load_design("caption-correctness"), source).items
+    assert [item.images for item in items] == [(name,) for name in ids]
+    assert [item.captions for item in items] == [("A red dog.",), (repeated,), ("a blue cat",)]
+    assert len({item.key for item in items}) == 3
+    assert all(item.details["caption_id"].startswith("text-") for item in items)
+    (folder / "captions.json").write_text(json.dumps([*rows, {"image_id": "scene-99", "caption": "a sky"}]))
+    with pytest.raises(CrossmatchError, match=r"captions.json, image 'scene-99': image_id 'scene-99' is not in the collection"):
+        read_items(folder / "captions.json", load_design("caption-correctness"), source)
+    (folder / "captions.json").write_text("[1, 2]")
+    with pytest.raises(CrossmatchError, match=r"captions\.json"):
+        read_items(folder / "captions.json", load_design("caption-correctness"), source)
