@@ -169,7 +169,7 @@ class _RankShares:
 
     def share(self, rank: int) -> float:
         if rank not in self._shares:
-            tied = float(first_rank_cdf(*self._tied, rank).sum()) if len(self._tied[0]) else 0.0
+            tied = float(first_rank_cdf(self._tied[0], self._tied[1], self._tied[2], rank).sum()) if len(self._tied[0]) else 0.0
             untied = int(np.searchsorted(self._untied_ranks, rank, side="right"))
             self._shares[rank] = (tied + untied) / len(self._clusters)
         return self._shares[rank]
