@@ -24,7 +24,7 @@ from crossmatch.metrics.correlation.correlation_with_ratings import (
 from crossmatch.metrics.median_rank import median_difference, median_interval
 from crossmatch.metrics.metric_table import metric
 from crossmatch.metrics.paired_tests import Difference, cluster_t_test
-from crossmatch.metrics.proportions import clustered_mean
+from crossmatch.metrics.proportions import clustered_mean, clustered_total
 from crossmatch.ranking.ranks import Ranks
 
 NEGATIVES = 1000
@@ -243,7 +243,7 @@ def rsum_case(name: str, truths: tuple[float, ...] = TRUTHS) -> Case:
                     [(hits[m, at[d]].ravel(), clusters[d]) for d, hits in enumerate(directions) for m in range(len(members))]
                     for directions in models
                 )
-                mean = clustered_mean(first)
+                mean = clustered_total(first)
                 gaps = [b - a for (a, _), (b, _) in zip(first, second, strict=True)]
                 value = float(np.mean([gap.mean() for gap in gaps]))
                 influence = np.concatenate([(gap - gap.mean()) / (len(gap) * len(gaps)) for gap in gaps])

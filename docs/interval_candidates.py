@@ -42,7 +42,7 @@ def bias_corrected(values: FloatArray) -> Ends:
     """BCa (efron1993introduction, ch. 14)."""
     means, _ = _replicates(values)
     centre = values.mean(axis=1, keepdims=True)
-    shift = ndtri(np.clip(((means < centre) + (means <= centre)).mean(axis=1) / 2, 1 / DRAWS, 1 - 1 / DRAWS))
+    shift = ndtri(np.clip(((means < centre).mean(axis=1) + (means <= centre).mean(axis=1)) / 2, 1 / DRAWS, 1 - 1 / DRAWS))
     residuals = values - centre
     skew = (residuals**3).sum(axis=1) / np.maximum(6 * (residuals**2).sum(axis=1) ** 1.5, 1e-300)
     ordered = np.sort(means, axis=1)

@@ -213,8 +213,12 @@ def test_bug_is_not_called_damage(reader, write, bug, monkeypatch):
         reader.read(path)
 
 
-@pytest.mark.parametrize("value", [5, None, 1.5, object()], ids=repr)
-@pytest.mark.parametrize("read", [load_result, DocumentFrequencies.load, read_scores_file, lambda value: load_results([value])])
+@pytest.mark.parametrize("value", [5, None, 1.5, {}], ids=repr)
+@pytest.mark.parametrize(
+    "read",
+    [load_result, DocumentFrequencies.load, read_scores_file, lambda value: load_results([value])],
+    ids=["result", "frequencies", "scores", "results"],
+)
 def test_wrong_type_of_a_path_is_a_type_error(read, value):
     with pytest.raises(TypeError):
         read(value)

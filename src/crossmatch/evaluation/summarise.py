@@ -21,7 +21,7 @@ from crossmatch.metrics.measurement import (
     is_applicable,
 )
 from crossmatch.metrics.metric_table import Metric, metric
-from crossmatch.metrics.proportions import clustered_mean
+from crossmatch.metrics.proportions import clustered_total
 
 FEW_CLUSTERS = 50  # with fewer, the coverage of some intervals differs from 95 % by more than two points (docs/coverage.md)
 
@@ -99,7 +99,7 @@ def _build_total(
     summands = [direction.by_metric[member] for direction in directions for member in total.members]
     first_members = [direction.by_metric[total.members[0]] for direction in directions]
     # An image and its captions are one cluster of both directions.
-    mean = clustered_mean([
+    mean = clustered_total([
         (measured[name].by_metric[member].values[queries], result.parts[name].clusters[queries])
         for name in DIRECTIONS_OF_TOTALS
         for member in total.members

@@ -147,9 +147,10 @@ class _RankShares:
     """The share of queries with a given rank or a better one: F(r), its standard error near 1/2, and the ranks near the median."""
 
     def __init__(self, ranks: Ranks, clusters: IntArray) -> None:
-        self._group = above, negatives, _ = best_positive_group(ranks)
-        self._tied = [x[negatives > 0] for x in self._group]
-        self._untied_ranks = np.sort(above[negatives == 0]) + 1
+        self._group = above, negatives, positives = best_positive_group(ranks)
+        is_tied = negatives > 0
+        self._tied = above[is_tied], negatives[is_tied], positives[is_tied]
+        self._untied_ranks = np.sort(above[~is_tied]) + 1
         self._clusters = clusters
         self._last_rank = int(ranks.gallery_size.max())
         self._shares: dict[int, float] = {}

@@ -44,19 +44,33 @@ def clustered_proportion(right: FloatArray | BoolArray, clusters: IntArray, fold
     return proportion(sums, size)
 
 
-Columns: TypeAlias = Sequence[tuple[FloatArray, IntArray]]  # values in [0, 1] and their clusters, of each fold or summand
+Columns: TypeAlias = Sequence[tuple[FloatArray, IntArray]]  # values in [0, 1] and their clusters, of each fold, or of each summand
 
 
 def clustered_mean(columns: Columns) -> Proportion:
-    """Unweighted mean over columns of the mean of values in [0, 1]; clusters may occur in several columns.
-
-    A column is a fold of a metric, or one summand of a total such as RSUM. The interval is that of `proportion`.
+    """Unweighted mean over folds (columns) of the mean of values in [0, 1], with the interval of `proportion`.
 
     >>> clusters = np.array([7, 7, 3, 3])
-    >>> clustered_mean([(np.array([1.0, 0.5, 0.0, 0.5]), clusters), (np.ones(4), clusters)]).value
-    0.75
+    >>> clustered_mean([(np.array([1.0, 0.5, 0.0, 0.5]), clusters)]).value
+    0.5
     """
     return proportion(*_cluster_sums(columns))
+
+
+def clustered_total(columns: Columns) -> Proportion:
+    """Unweighted mean of the means of several columns that share clusters, such as the summands of RSUM.
+
+    Every cluster is one value, the mean of its columns, so an image and its captions count once. The weight of a cluster is its
+    share of each column, which is about the same for all. The interval is that of `proportion`.
+
+    >>> clusters = np.array([7, 7, 3, 3])
+    >>> clustered_total([(np.array([1.0, 0.5, 0.0, 0.5]), clusters), (np.ones(4), clusters)]).value
+    0.75
+    """
+    sums, size, _ = _cluster_sums(columns)
+    weight = len(sums) / (len(columns) * size.sum(axis=0))
+    sums, size = sums @ weight, size @ weight
+    return proportion(sums, size, np.array([(sums**2 / size).sum()]))
 
 
 def _columns(values: FloatArray, clusters: IntArray, folds: IntArray | None) -> Columns:

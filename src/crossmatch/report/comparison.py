@@ -168,6 +168,5 @@ def _correlation_difference(m: Metric, first: ResultPart, second: ResultPart, va
     """The difference of two correlations by the jackknife, which leaves out the same groups of queries of both."""
     assert isinstance(first.evidence, RatedPairs)
     assert isinstance(second.evidence, RatedPairs)
-    difference = compare_correlations(m.name, first.evidence, second.evidence)
-    shift = value - m.scale * difference.value
-    return replace(difference, value=value, low=m.scale * difference.low + shift, high=m.scale * difference.high + shift)
+    difference = compare_correlations(m.name, first.evidence, second.evidence, value / m.scale)
+    return replace(difference, value=value, low=m.scale * difference.low, high=m.scale * difference.high)

@@ -15,6 +15,7 @@ from crossmatch.metrics.proportions import (
     choice_proportions,
     clustered_mean,
     clustered_proportion,
+    clustered_total,
     independent_proportion,
     proportion,
     wilson_interval,
@@ -141,10 +142,10 @@ def test_mean_equals_a_loop(columns):
 def test_summands_of_the_same_images_count_once():
     """A total of two equal summands is as uncertain as one of them; of independent ones it is less uncertain."""
     rng = np.random.default_rng(4)
-    values, images = rng.random(60), np.arange(60)
+    values, images = rng.random(2000), np.arange(2000)
     single = clustered_mean([(values, images)])
-    equal = clustered_mean([(values, images), (values, images)])
-    apart = clustered_mean([(values, images), (values, images + 60)])
+    equal = clustered_total([(values, images), (values, images)])
+    apart = clustered_total([(values, images), (values, rng.permutation(images))])
     assert equal.high - equal.low == pytest.approx(single.high - single.low, rel=0.05)
     assert apart.high - apart.low == pytest.approx((single.high - single.low) / np.sqrt(2), rel=0.05)
 

@@ -153,6 +153,16 @@ def test_difference_of_a_total_counts_an_image_once():
     assert compared.difference.high - compared.difference.low == pytest.approx(2 * stats.t(n - 1).ppf(0.975) * error)
 
 
+@pytest.mark.parametrize("task", ["diorama/retrieval", "diorama/sts", "diorama/bison"])
+def test_p_agrees_with_the_interval(task):
+    """Of every metric, except for McNemar's exact test."""
+    first, second = (evaluate(model, task, size="tiny", samples=20) for model in ("random", "tfidf" if "sts" in task else "oracle"))
+    for c in compare(first, second):
+        if "McNemar" not in c.difference.test:
+            assert (c.difference.p < 0.05) == (c.difference.low > 0 or c.difference.high < 0), c.first.key
+            assert c.difference.low <= c.difference.value <= c.difference.high
+
+
 # Holm
 
 

@@ -408,10 +408,11 @@ def overall_correlation(pairs: RatedPairs, coefficient: str) -> CorrelationEstim
     return estimate_correlation(coefficient, pairs.query, pairs.human, pairs.model, seed=pairs.seed)
 
 
-def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs) -> Difference:
+def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs, value: float | None = None) -> Difference:
     """Compare two models on the same pairs: second minus first, by a paired delete-a-group jackknife over queries.
 
-    `bootstrap-spearman` is compared by its limit (`sampled_spearman_interval`), the other coefficients by their values.
+    `value` is the difference, by default that of the coefficients over all pairs. For `bootstrap-spearman`, whose limit is left out
+    group by group (`sampled_spearman_interval`), it is the difference of the means over samples.
 
     >>> rng = np.random.default_rng(0)
     >>> query, human = np.arange(500), rng.random(500)
@@ -420,7 +421,9 @@ def compare_correlations(coefficient: str, first: RatedPairs, second: RatedPairs
     (True, 1.0)
     """
     (a, without_a), (b, without_b) = (_jackknife_pairs(coefficient, pairs) for pairs in (first, second))
-    return jackknife_interval(b - a, without_b - without_a, max_abs=2.0)
+    limit = b - a
+    value = limit if value is None else value
+    return jackknife_interval(value, without_b - without_a + (value - limit), max_abs=2.0)
 
 
 def sampled_spearman_interval(pairs: RatedPairs, mean: float) -> Difference:
