@@ -74,7 +74,7 @@ def train(recipe: str, output: Path, data: str, regions: Path | None, negatives:
     is_captioner = hasattr(model, "caption_regions")
     label = trained.get("validated_by", RETRIEVAL.label)  # folders of earlier versions do not have it
     value = f"{label} {trained['validation']:.1f}{best_possible(model, label)}{no_improvement(trained['validation'], is_captioner)}"
-    name = quote(str(getattr(model, "name", output)))
+    name = quote(_evaluated_name(model, output, regions))
     if trained.get("family") == "grounded":
         next_command = f"crossmatch captions explain --grounder {name} --help"
     else:
@@ -83,6 +83,14 @@ def train(recipe: str, output: Path, data: str, regions: Path | None, negatives:
         size_option = "" if size == "default" or data != "diorama" else f" --size {size}"
         next_command = f"crossmatch run -m {name} -t {quote(task)}{size_option}"
     click.echo(f"{output} · epoch {trained['best_epoch']} of {trained['epochs']}, {value} · {next_command}")
+
+
+def _evaluated_name(model: Any, output: Path, regions: Path | None) -> str:
+    """The name with which `crossmatch run -m` evaluates a model; one that was trained on a file of regions needs such a file."""
+    from crossmatch.models.zoo.trained_model import FileRegions
+
+    name = str(getattr(model, "name", output))
+    return f"regions:{regions or 'FILE'}+{name}" if isinstance(getattr(model, "extractor", None), FileRegions) else name
 
 
 def _detector_line(detector: Any, output: Path, data: str, size: str) -> str:

@@ -69,7 +69,7 @@ def test_model_is_trained_loaded_and_evaluated(crossmatch, tmp_path, data):
     assert code == 0
     assert [line.partition(" · ")[0] for line in err.splitlines()] == ["epoch 1 of 2", "epoch 2 of 2"]
     assert re.match(r"runs/a · epoch [12] of 2, hits in validation add up to [\d.]+ of 600 · ", out)
-    assert "crossmatch run -m runs/a -t" in out
+    assert "crossmatch run -m regions:FILE+runs/a -t" in out
     assert {"runs/a/log.csv", "runs/a/model.json"} <= set(list_files(tmp_path))
     weights = next((tmp_path / "runs/a").glob("weights-*.pt"))
     code, again, err = crossmatch(*arguments)
@@ -224,7 +224,7 @@ def test_empty_folder_name_is_refused_and_spaces_are_quoted(crossmatch, data, tm
     assert_one_line(err, "path is empty. Name a folder")
     code, out, err = crossmatch("train", "vse0", "--data", data, "-o", "my run", "--epochs", 1, *SMALL)
     assert code == 0, err
-    assert "crossmatch run -m 'my run' -t" in out
+    assert "crossmatch run -m 'regions:FILE+my run' -t" in out
 
 
 @pytest.mark.parametrize(
@@ -290,3 +290,30 @@ def test_cached_collection_without_blocks_is_listed(crossmatch, tmp_path):
     code, out, err = crossmatch("cache", "--cache", "kept")
     assert code == 0, err
     assert "mine" in out
+
+
+def test_printed_command_works_for_a_model_of_region_features(crossmatch, tmp_path):
+    """Such a model cannot compute regions from images, so the command names the file."""
+    from PIL import Image
+
+    images = [f"{n}.png" for n in range(8)]
+    (tmp_path / "pets/images").mkdir(parents=True)
+    for name in images:
+        Image.new("RGB", (4, 4)).save(tmp_path / "pets/images" / name)
+    rows = [f"{name},a {WORDS[n % 6]} and a {WORDS[n // 2]}" for n, name in enumerate(images)]
+    (tmp_path / "pets/captions.csv").write_text("\n".join(["image,caption", *rows]) + "\n")
+    np.savez(tmp_path / "r.npz", ids=images, features=np.random.default_rng(0).standard_normal((8, 3, 8)).astype(np.float32))
+    arguments = ("--data", "collection:pets", "--regions", "r.npz", "--epochs", 1, "-o", "run", *SMALL)
+    code, out, err = crossmatch("train", "scan-t2i", *arguments)
+    assert code == 0, err
+    command = out.strip().split(" · ")[-1].split()
+    assert command == ["crossmatch", "run", "-m", "regions:r.npz+run", "-t", "collection:pets"]
+    code, out, err = crossmatch(*command[1:])
+    assert code == 0, err
+    assert "R@1" in out
+
+
+def test_printed_command_has_a_placeholder_for_features_of_other_images(crossmatch, data):
+    code, out, err = crossmatch("train", "vse0", "--data", data, "--epochs", 1, "-o", "run", *SMALL)
+    assert code == 0, err
+    assert out.strip().endswith("crossmatch run -m regions:FILE+run -t TASK")
