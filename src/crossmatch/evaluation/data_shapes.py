@@ -209,7 +209,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
         return parts
 
     def notes(self, data: Retrieval) -> tuple[str, ...]:
-        """How many positives each incomplete set of judgements misses, and how many are not in the gallery."""
+        """Notes of the data, how many positives each incomplete set of judgements misses, and how many are not in the gallery."""
         judged = {name: relevance for name, relevance in data.judgements.items() if isinstance(relevance, Judgements)}
         complete = next((j for j in judged.values() if j.complete), None)
         coverage = tuple(
@@ -224,7 +224,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
             for name, j in judged.items()
             if j.absent_positives
         )
-        return coverage + absent
+        return data.notes + coverage + absent
 
 
 class SimilarityShape(CollectionShape[Similarity]):

@@ -950,7 +950,7 @@ def test_missing_permission_is_an_error(pets, monkeypatch):
 def test_benchmark_of_a_collection(pets, monkeypatch):
     task = collection_benchmark(pets)
     assert (task.name, task.directions) == ("collection:pets", ("i2t", "t2i", "t2t", "i2i"))
-    assert dict(task.options) == {"positive": "1", "split": ""}
+    assert dict(task.options) == {"positive": "", "split": ""}
     assert {"hit@1", "hit@5", "hit@10", "median-rank", "map@r", "r-precision", "recall@10"} <= set(task.metrics)
     assert [metric(name).shape for name in task.metrics] == ["retrieval"] * len(task.metrics)
     monkeypatch.chdir(pets)
