@@ -157,9 +157,10 @@ def read_ratings_of_pairs(file: JudgementFile) -> dict[str, PairRatings]:
             by_source[graded.source].append((first, second, graded.grade, deviation, method))
     ratings = {}
     for source, rows in by_source.items():
-        columns = (np.asarray(column) for column in zip(*rows, strict=True))
+        firsts, seconds, grades, deviations, methods = (np.asarray(column) for column in zip(*rows, strict=True))
         ratings[source] = PairRatings(
-            source, file.format.kind, *columns, file.shape, declared.get(source, DEFAULT_POSITIVE)
+            source, file.format.kind, firsts, seconds, grades, deviations, methods, file.shape,
+            declared.get(source, DEFAULT_POSITIVE),
         )  # fmt: skip
     return ratings
 

@@ -286,6 +286,7 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
             best = _format_number(judgements_and_trials.best_grade(design))
             rows += [(*link, best, "", 0, job.study.name, "links", threshold, "") for link in links]
             messages.append(f"{len(links):,} links of the collection count as positives, because people gave no grade (--no-links)")
+    columns: tuple[str, ...]
     columns = (*id_columns, "grade", "deviation", "answers", "source", "by", "positive_from", "sampling_method")
     if not any(pair.sampling_method for pair in pairs):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
