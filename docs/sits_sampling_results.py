@@ -128,6 +128,15 @@ def contradictions(ratings: Sequence[Rating], used: Counter[Pair], ambiguous: se
     return f"{100 * impossible / selected:.1f} / {100 * unused / required:.1f}"
 
 
+def rated_captions(release: Release, owner: dict[str, str], released: Counter[Pair], by_images: set[Pair]) -> tuple[float, int]:
+    """Among the pairs of images that only captions explain: how often the new caption is the rated one, and most new captions."""
+    rated = {(owner[a], owner[b]): b for a, b, _ in release.captions}
+    only = {pair for pair in rated if pair in released and pair not in by_images and pair[::-1] not in by_images}
+    captions = [(image, caption) for image, caption in release.selected if (image, owner[caption]) in only]
+    share_of_rated = sum(rated[image, owner[caption]] == caption for image, caption in captions) / len(captions)
+    return share_of_rated, max(released[pair] for pair in only)
+
+
 def column(split: str) -> dict[str, str]:
     """One column of the table."""
     release = load_release(split)
@@ -142,6 +151,7 @@ def column(split: str) -> dict[str, str]:
     no_rating = sum((a, b) not in both and (b, a) not in both for a, b in released)
     reverse_only = sum((a, b) not in both and (b, a) in both for a, b in released)
     only_later = sum((a, b) in later and not {(a, b), (b, a)} & by_captions for a, b in released)
+    own_caption = rated_captions(release, owner, released, by_images)
     rounded = lambda rating: math.floor(rating + 0.5)  # noqa: E731
     evidence = {
         "captions": (of_captions, by_images), "images": (batch, by_captions | {pair[::-1] for pair in by_captions}),
@@ -151,6 +161,8 @@ def column(split: str) -> dict[str, str]:
         "of that many pairs of images": f"{len(released):,}",
         "- without a rating of these images": f"{no_rating:,}",
         "- rated in the other order only": f"{reverse_only:,}",
+        "only captions explain: with the rated caption itself, %": f"{100 * own_caption[0]:.1f}",
+        "only captions explain: most captions of a pair": f"{own_caption[1]}",
         "image ratings before the first repeated pair": f"{len(batch):,} of {len(release.images):,}",
         "- pairs of images that only a later rating explains": f"{only_later:,}",
         "captions per pair of images: 1, 2, 3, 4 (release)": _counts(released),

@@ -101,11 +101,15 @@ class RatedCollection:
 
     def find(self, source: str, where: str) -> PairRatings:
         """The ratings of a source; `where` names the data in messages."""
-        if not self.ratings:
-            raise UsageError(f"{where} has no ratings. Add judgements.csv, judgements_t2t.csv or judgements_i2i.csv with grades.")
+        self.require_ratings(where)
         if source not in self.ratings:
             raise UsageError(f"{where} has no ratings {source!r}. {suggest_name(source, self.ratings)}")
         return self.ratings[source]
+
+    def require_ratings(self, where: str) -> None:
+        """Raise if there are no ratings at all."""
+        if not self.ratings:
+            raise UsageError(f"{where} has no ratings. Add judgements.csv, judgements_t2t.csv or judgements_i2i.csv with grades.")
 
 
 @dataclass(frozen=True, eq=False)
