@@ -158,13 +158,14 @@ def gap(results: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
 @click.option("-m", "--model", "models", multiple=True,
               help="Also show the scores of this model (`crossmatch list models`). Repeat it for several models.")  # fmt: skip
 @click.option("--examples", type=click.IntRange(0), default=3, show_default=True, help="Examples in each group of the page.")
+@SIZE
 @SPLIT
 @SEED
 @cache_options
 @OUTPUT
 @JSON
-def ratings(task: str, models: tuple[str, ...], examples: int, split: str | None, seed: int, cache: Path | None, no_cache: bool,
-            output: Path | None, as_json: bool) -> None:  # fmt: skip
+def ratings(task: str, models: tuple[str, ...], examples: int, size: str | None, split: str | None, seed: int, cache: Path | None,
+            no_cache: bool, output: Path | None, as_json: bool) -> None:  # fmt: skip
     """Show how people rated pairs, by sampling method (CxC).
 
     The page (-o FILE.html) has the distributions, the positives per item, the disagreement, and examples with the scores of models.
@@ -174,7 +175,7 @@ def ratings(task: str, models: tuple[str, ...], examples: int, split: str | None
     from crossmatch.report.analysis.rating_plots import rating_panels, write_ratings_page
 
     _require_writable_kind(output)
-    rated = load_benchmark_ratings(task, **without_none(split=split))
+    rated = load_benchmark_ratings(task, **without_none(split=split, size=size))
     rated.require_ratings(task)
     rated = replace(rated, ratings=rating_distributions.sort_by_kind(rated.ratings))
     score_store = score_cache(cache, no_cache)

@@ -95,7 +95,9 @@ class Benchmark:
         """
         self._require_known(options)
         if self.ratings_loader is None:
-            raise UsageError(f"{self.name} has no ratings of pairs. Use cxc, cxc-sts, cxc-sis, cxc-sits or collection:FOLDER.")
+            raise UsageError(
+                f"{self.name} has no ratings of pairs. Use cxc, diorama/cxc, one of their parts such as cxc-sts, or collection:FOLDER."
+            )
         return self.ratings_loader(**{**self.options, **options})
 
     def _require_known(self, options: Mapping[str, str]) -> None:

@@ -110,6 +110,15 @@ def test_figures_of_ratings_need_no_model(crossmatch, rated, tmp_path):
     assert "Does the model score" not in text
 
 
+def test_diorama_has_ratings_without_any_data(crossmatch):
+    code, out, _ = crossmatch("ratings", "-t", "diorama/cxc", "--size", "tiny", "--json")
+    assert code == 0
+    numbers = json.loads(out)
+    assert {source: row["positive_from"] for source, row in numbers.items()} == {"sts": 3.0, "sis": 2.5, "sits": 3.0}
+    code, out, _ = crossmatch("ratings", "-t", "diorama/sis", "--size", "tiny", "--json")
+    assert json.loads(out) == {"sis": numbers["sis"]}
+
+
 def test_text_model_scores_captions_only(crossmatch, rated, tmp_path):
     code, _, _ = crossmatch("ratings", "-t", f"collection:{rated}", "-m", "tfidf", "-o", "page.html")
     assert code == 0
@@ -122,7 +131,7 @@ def test_text_model_scores_captions_only(crossmatch, rated, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-t", "diorama/bison"), "diorama/bison has no ratings of pairs. Use cxc, cxc-sts"),
+        (("-t", "diorama/bison"), "diorama/bison has no ratings of pairs. Use cxc, diorama/cxc"),
         (("-t", "collection:bare"), "collection:bare has no ratings. Add judgements.csv"),
         (("-t", "collection:images-only", "-m", "tfidf"), "tfidf scores t2t only, but the ratings need i2i."),
     ],

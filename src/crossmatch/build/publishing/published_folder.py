@@ -41,12 +41,14 @@ from crossmatch.data.io.progress import track
 STEP = "card"
 TRIALS = ("trials.jsonl", "trials.csv", "trials.tsv")
 LICENCE_COLUMNS = ("licence", "license")
-NUMERIC_COLUMNS = ("grade", "deviation")
+NUMERIC_COLUMNS = ("grade", "deviation", "positive_from")
 JUDGEMENT_COLUMNS = {
     "grade": "0 is judged irrelevant; pairs that are not listed are unjudged",
     "source": "who judged",
     "direction": "the query is the image (i2t) or the caption (t2i)",
     "decided_by": "the source that decided",
+    "positive_from": "the lowest grade of a positive pair",
+    "sampling_method": "how the pair was selected for rating",
 }
 
 
