@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 import crossmatch as cm
 from blocks import RESULTS, excerpt, markdown, replace_block
 from crossmatch.benchmarks.coco import coco_collection
-from crossmatch.benchmarks.cxc import cxc_judgements, symmetrise
+from crossmatch.benchmarks.cxc import cxc_ratings, symmetrise
 from crossmatch.data.io.paths import data_folder
 from crossmatch.evaluation.evaluate import evaluate_all
 from crossmatch.models.baselines.caption_proxy import make_caption_proxy
@@ -53,7 +53,7 @@ def conventions() -> dict[str, cm.Judgements]:
     first, second = (belongs @ belongs.T).nonzero()
     co_captions = (first[first != second], second[first != second])
     owner = collection.caption_owners()
-    ratings = cxc_judgements(collection, "sts", "test")
+    ratings = cxc_ratings(collection, "sts", "test").judgements()
     is_good = ratings.grades >= ratings.positive
     forward = (ratings.rows[is_good], ratings.columns[is_good])
     symmetric = symmetrise(ratings)

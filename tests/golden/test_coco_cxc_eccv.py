@@ -9,7 +9,7 @@ import pytest
 
 from crossmatch.benchmarks import list_benchmarks
 from crossmatch.benchmarks.coco import INVALID_CAPTIONS, INVALID_IMAGES, MEANINGLESS, WRONG, coco_collection
-from crossmatch.benchmarks.cxc import cxc_judgements, read_official_table, read_ratings
+from crossmatch.benchmarks.cxc import cxc_ratings, read_official_table, read_ratings
 from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.data.errors import UsageError
 from crossmatch.data.io.paths import data_folder
@@ -41,17 +41,22 @@ def test_val_split_has_its_ids():
     assert (np.bincount(dataset.links[:, 0]) == 5).all()
 
 
+METHODS = {"sts": {"c2c_isim", "c2c_cocaption"}, "sis": {"i2i_csim"}, "sits": {"c2i_intrasim", "c2i_original"}}
+
+
 @pytest.mark.parametrize(
     ("task", "split", "rows"),
     [("sts", "val", 44_009), ("sts", "test", 44_045), ("sis", "val", 42_767), ("sis", "test", 46_719), ("sits", "val", 44_722),
      ("sits", "test", 44_833)],
 )  # fmt: skip
 def test_every_rating_is_read(task, split, rows):
-    assert len(read_ratings(task, split, data_folder())[2]) == rows
+    table = read_ratings(task, split, data_folder())
+    assert len(table.grades) == rows
+    assert set(table.methods) == METHODS[task], "the column sampling_method is kept"
 
 
 def test_cxc_positives_are_those_of_the_official_package():
-    judgements = cxc_judgements(coco_collection("test"), "sits", "test")
+    judgements = cxc_ratings(coco_collection("test"), "sits", "test").judgements()
     dataset = coco_collection("test")
     positive = judgements.grades >= judgements.positive
     at = zip(judgements.rows[positive], judgements.columns[positive], strict=True)
@@ -169,9 +174,9 @@ def test_counts_of_the_unimodal_tasks():
     """16,184 caption pairs are rated 3 or more, none in both orders; image pairs rated in both orders are merged."""
     result = loaded("cxc").judgements
     assert (len(result["sts"].candidate_lists("t2t").query), result["sts"].positive_count) == (20_205, 2 * 16_184)
-    first, second, grades = read_ratings("sis", "test", data_folder())
+    table = read_ratings("sis", "test", data_folder())
     merged: dict[frozenset[str], list[float]] = {}
-    for a, b, grade in zip(first, second, grades, strict=True):
+    for a, b, grade in zip(table.first, table.second, table.grades, strict=True):
         merged.setdefault(frozenset((a, b)), []).append(grade)
     assert result["sis"].positive_count == 2 * sum(np.mean(ratings) >= 2.5 for ratings in merged.values())
 
@@ -206,8 +211,8 @@ def test_decisions_describe_the_published_files():
     assert not any(int(i) in images for i in INVALID_IMAGES for images in official("eccv_caption_to_image").values())
     wrong = [c for captions in official("eccv_image_to_caption").values() for c in captions if str(c) in INVALID_CAPTIONS]
     assert (len(wrong), len(set(wrong)), set(map(str, wrong)) <= set(map(str, WRONG))) == (5, 3, True)
-    first, second, _ = read_ratings("sis", "test", data_folder())
-    rated = set(zip(first.tolist(), second.tolist(), strict=True))
+    table = read_ratings("sis", "test", data_folder())
+    rated = set(zip(table.first.tolist(), table.second.tolist(), strict=True))
     assert sum((b, a) in rated for a, b in rated) == 2 * 2_863
 
 

@@ -30,6 +30,7 @@ from crossmatch.data.errors import UsageError
 from crossmatch.data.io.plugins import load_plugins
 from crossmatch.data.loaded_data import LoadedData
 from crossmatch.data.name_lookup import Catalog
+from crossmatch.data.rated_pairs import RatedCollection
 
 BUILT_IN = (
     COCO_1K, COCO_5K, CXC, CXC_STS, CXC_SIS, CXC_SITS, ECCV_CAPTION, PMRP, with_alter_option(BISON), BIVLC, SUGARCREPE, WINOGROUND,
@@ -65,6 +66,23 @@ def load_benchmark_data(name: str, *, skip_bad: bool = False, **options: str) ->
     """
     benchmark, own_options = resolve_task(name, options)
     return benchmark.load(skip_bad, **own_options)
+
+
+def load_benchmark_ratings(name: str, **options: str) -> RatedCollection:
+    """Load the ratings of pairs that a task has.
+
+    Args:
+        name: A task with ratings: `cxc`, `cxc-sts`, `collection:FOLDER`.
+        options: Options of the benchmark, such as `split`.
+
+    Returns:
+        The collection, and its rated pairs by source.
+
+    Raises:
+        UsageError: The task has no ratings.
+    """
+    benchmark, own_options = resolve_task(name, options)
+    return benchmark.load_ratings(**own_options)
 
 
 def resolve_task(task: str | Benchmark, options: Mapping[str, str]) -> tuple[Benchmark, dict[str, str]]:

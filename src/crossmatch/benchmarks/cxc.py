@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,9 @@ from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.paths import data_folder
-from crossmatch.data.judgements import Judgements
+from crossmatch.data.judgements import KINDS, Judgements
 from crossmatch.data.loaded_data import Retrieval
-from crossmatch.data.rated_pairs import Similarity
+from crossmatch.data.rated_pairs import QUERIES, PairRatings, RatedCollection, Similarity
 
 LICENCE = "free for any purpose; acknowledge Google LLC"
 
@@ -30,12 +30,22 @@ TASKS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class RatingsTable:
+    """A file of ratings: the two ids of each pair, its mean rating from 0 to 5, and how it was sampled."""
+
+    first: IdArray
+    second: IdArray
+    grades: FloatArray
+    methods: IdArray
+
+
 @cache
-def read_ratings(task: str, split: str, root: Path) -> tuple[IdArray, IdArray, FloatArray]:
-    """Read the two ids and the mean rating, 0 to 5, of every rated pair."""
+def read_ratings(task: str, split: str, root: Path) -> RatingsTable:
+    """Read the ratings of a task, in the order of the file. In image-caption pairs the image is first."""
     if split not in ("val", "test"):
         raise UsageError(f"CxC has no split {split!r}. Choose val or test.")
-    columns, id_parsers, *_ = TASKS[task]
+    columns, id_parsers, kind, _ = TASKS[task]
     rows = list(read_official_table(f"cxc/{task}_{split}.csv", (*columns, "agg_score", "sampling_method")))
     try:
         grades = np.asarray([row[2] for row in rows], dtype=np.float64)
@@ -44,19 +54,28 @@ def read_ratings(task: str, split: str, root: Path) -> tuple[IdArray, IdArray, F
             f"cxc/{task}_{split}.csv holds a rating that is not a number ({error}). Run `crossmatch data verify cxc`."
         ) from None
     first, second = (np.asarray([parse(row[n]) for row in rows]) for n, parse in enumerate(id_parsers))
-    return first, second, grades
-
-
-def cxc_judgements(collection: Collection, task: str, split: str) -> Judgements:
-    """Return the ratings of a task as judgements. In image-caption pairs the image is the row."""
-    *_, kind, positive = TASKS[task]
-    first, second, grades = read_ratings(task, split, data_folder())
     if kind == "image-caption":
         first, second = second, first
+    return RatingsTable(first, second, grades, np.asarray([row[3] for row in rows], dtype=np.str_))
+
+
+def cxc_ratings(collection: Collection, task: str, split: str) -> PairRatings:
+    """Return the rated pairs of a task with their sampling methods. The released files have no deviations."""
+    *_, kind, positive = TASKS[task]
+    table = read_ratings(task, split, data_folder())
     positions = {"image": collection.image_positions, "caption": collection.caption_positions}
-    row_side, column_side = kind.split("-")
-    shape = len(collection.ids(row_side)), len(collection.ids(column_side))
-    return Judgements(task, positions[row_side](first), positions[column_side](second), grades, shape, positive, kind=kind)
+    first_side, second_side = KINDS[kind][0]
+    return PairRatings(
+        task, kind, positions[first_side](table.first), positions[second_side](table.second), table.grades,
+        np.full(len(table.grades), np.nan), table.methods,
+        (len(collection.ids(first_side)), len(collection.ids(second_side))), positive,
+    )  # fmt: skip
+
+
+def load_ratings(split: str, tasks: Sequence[str] = tuple(TASKS), **other_options: str) -> RatedCollection:
+    """Load the collection with the ratings of the tasks; the other options of the benchmarks do not change them."""
+    collection = coco_collection(split)
+    return RatedCollection(collection, {task: cxc_ratings(collection, task, split) for task in tasks})
 
 
 def symmetrise(judgements: Judgements) -> Judgements:
@@ -99,28 +118,19 @@ def load(split: str, invalid: str, cocaptions: str) -> Retrieval:
     if cocaptions not in ("rated", "all"):
         raise UsageError(f"cocaptions must be rated or all (got {cocaptions!r}).")
     collection = coco_collection(split)
-    sts = symmetrise(cxc_judgements(collection, "sts", split))
+    sts = symmetrise(cxc_ratings(collection, "sts", split).judgements())
     judgements = {
-        "sits": cxc_judgements(collection, "sits", split),
+        "sits": cxc_ratings(collection, "sits", split).judgements(),
         "sts": sts if cocaptions == "rated" else add_co_captions(collection, sts),
-        "sis": symmetrise(cxc_judgements(collection, "sis", split)),
+        "sis": symmetrise(cxc_ratings(collection, "sis", split).judgements()),
     }
     return Retrieval(collection, {name: drop_invalid(collection, judged, invalid) for name, judged in judgements.items()})
 
 
-def similarity_loader(task: str, directions: dict[str, str]) -> Callable[..., Similarity]:
-    """Return the loader of a similarity task; `directions` maps each value of the option `query` to a direction."""
-
-    def load_pairs(split: str, **options: str) -> Similarity:
-        collection = coco_collection(split)
-        judgements, query_side = cxc_judgements(collection, task, split), options["query"]
-        if query_side not in directions:
-            raise UsageError(f"query must be one of {', '.join(directions)} (got {query_side!r}).")
-        if query_side == "second":
-            judgements = replace(judgements, rows=judgements.columns, columns=judgements.rows)
-        return Similarity(collection, judgements, directions[query_side])
-
-    return load_pairs
+def load_similarity(task: str, split: str, query: str) -> Similarity:
+    """Load the rated pairs of a task; `query` says which item of a pair is the query."""
+    collection = coco_collection(split)
+    return cxc_ratings(collection, task, split).similarity(collection, query)
 
 
 CXC = Benchmark(
@@ -131,6 +141,7 @@ CXC = Benchmark(
     directions=("i2t", "t2i", "t2t", "i2i"),
     options={"split": "test", "invalid": "keep", "cocaptions": "rated"},
     expected_counts={"t2i/sits": ExpectedCount(24_972, 35_585)},
+    ratings_loader=load_ratings,
     licence=LICENCE,
     cite="parekh2021cxc",
 )
@@ -139,17 +150,18 @@ CXC_STS, CXC_SIS, CXC_SITS = (
     Benchmark(
         name=f"cxc-{task}",
         description=f"CxC, {subject}, 0 to 5: correlation with people",
-        loader=similarity_loader(task, directions),
+        loader=partial(load_similarity, task),
         metrics=("bootstrap-spearman",),
-        directions=(next(iter(directions.values())),),
-        options={"split": "test", "query": next(iter(directions))},
+        directions=(next(iter(QUERIES[kind].values())),),
+        options={"split": "test", "query": next(iter(QUERIES[kind]))},
+        ratings_loader=partial(load_ratings, tasks=(task,)),
         expected_counts={"": expected},
         licence=LICENCE,
         cite="parekh2021cxc",
     )
-    for task, subject, directions, expected in (
-        ("sts", "similarity of two captions", {"first": "t2t", "second": "t2t"}, ExpectedCount(25_000, 44_045)),
-        ("sis", "similarity of two images", {"first": "i2i", "second": "i2i"}, ExpectedCount(4_989, 46_719)),
-        ("sits", "fit of an image and a caption", {"image": "i2t", "caption": "t2i"}, ExpectedCount(5_000, 44_833)),
+    for task, subject, kind, expected in (
+        ("sts", "similarity of two captions", "caption-caption", ExpectedCount(25_000, 44_045)),
+        ("sis", "similarity of two images", "image-image", ExpectedCount(4_989, 46_719)),
+        ("sits", "fit of an image and a caption", "image-caption", ExpectedCount(5_000, 44_833)),
     )
 )

@@ -5,14 +5,15 @@ Every pair has a judgement or a grade: the truth about a scene and a caption, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from crossmatch.data.benchmark import Benchmark, ExpectedCount
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
-from crossmatch.data.rated_pairs import Similarity
+from crossmatch.data.rated_pairs import QUERIES, PairRatings, RatedCollection, Similarity
 from crossmatch.diorama.edits import CATEGORIES
 from crossmatch.diorama.graded_similarity import Matrix, caption_similarity, scene_caption_similarity, scene_similarity
 from crossmatch.diorama.trials import bison, bivlc, sugarcrepe
@@ -91,15 +92,35 @@ def sample_pairs(grades: Matrix, exclude_self: bool, seed: int) -> tuple[np.ndar
     return np.concatenate(rows), np.concatenate(columns)
 
 
-def _similarity(source: str, grade: Callable[[Diorama], Matrix], kind: str, direction: str) -> Callable[..., Similarity]:
-    def load_pairs(split: str, size: str) -> Similarity:
-        world = Diorama.make(split, size=size)
-        grades = grade(world)
-        rows, columns = sample_pairs(grades, kind != "image-caption", world.seed)
-        judgements = Judgements(source, rows, columns, grades[rows, columns], grades.shape, kind=kind)
-        return Similarity(world.collection, judgements, direction)
+# For each task: how its pairs are graded, and their kind.
+GRADED_TASKS: dict[str, tuple[Callable[[Diorama], Matrix], str]] = {
+    "sts": (lambda world: caption_similarity(world.captions, world.captions), "caption-caption"),
+    "sis": (lambda world: scene_similarity(world.scenes, world.scenes), "image-image"),
+    "sits": (lambda world: scene_caption_similarity(world.scenes, world.captions), "image-caption"),
+}
+POSITIVE = {"sts": STS_POSITIVE, "sis": SIS_POSITIVE, "sits": STS_POSITIVE}
 
-    return load_pairs
+
+def graded_pairs(world: Diorama, task: str) -> PairRatings:
+    """The sampled pairs of a task with their grades, as people would rate them."""
+    grade, kind = GRADED_TASKS[task]
+    grades = grade(world)
+    rows, columns = sample_pairs(grades, kind != "image-caption", world.seed)
+    unknown = np.full(len(rows), np.nan)
+    methods = np.full(len(rows), "", dtype=np.str_)
+    return PairRatings(task, kind, rows, columns, grades[rows, columns], unknown, methods, grades.shape, POSITIVE[task])
+
+
+def load_similarity(task: str, split: str, size: str) -> Similarity:
+    """Load the graded pairs of a task."""
+    world = Diorama.make(split, size=size)
+    return graded_pairs(world, task).similarity(world.collection)
+
+
+def load_ratings(split: str, size: str, tasks: Sequence[str] = tuple(GRADED_TASKS)) -> RatedCollection:
+    """Load the graded pairs of several tasks."""
+    world = Diorama.make(split, size=size)
+    return RatedCollection(world.collection, {task: graded_pairs(world, task) for task in tasks})
 
 
 DIORAMA_CXC = Benchmark(
@@ -109,26 +130,24 @@ DIORAMA_CXC = Benchmark(
     metrics=("hit@1", "hit@5", "hit@10", "median-rank"),
     directions=("i2t", "t2i", "t2t", "i2i"),
     options=DEFAULT_WORLD,
+    ratings_loader=load_ratings,
     licence="MIT",
     cite="parekh2021cxc",
 )
 
 DIORAMA_STS, DIORAMA_SIS, DIORAMA_SITS = (
     Benchmark(
-        name=f"diorama/{source}",
+        name=f"diorama/{task}",
         description=f"{items}, graded 0 to 5 by shared content: correlation with the grades",
-        loader=_similarity(source, grade, kind, direction),
+        loader=partial(load_similarity, task),
         metrics=CORRELATION,
-        directions=(direction,),
+        directions=(next(iter(QUERIES[GRADED_TASKS[task][1]].values())),),
         options=DEFAULT_WORLD,
+        ratings_loader=partial(load_ratings, tasks=(task,)),
         licence="MIT",
         cite="parekh2021cxc",
     )
-    for source, items, grade, kind, direction in (
-        ("sts", "two captions", lambda w: caption_similarity(w.captions, w.captions), "caption-caption", "t2t"),
-        ("sis", "two drawn scenes", lambda w: scene_similarity(w.scenes, w.scenes), "image-image", "i2i"),
-        ("sits", "a drawn scene and a caption", lambda w: scene_caption_similarity(w.scenes, w.captions), "image-caption", "i2t"),
-    )
+    for task, items in (("sts", "two captions"), ("sis", "two drawn scenes"), ("sits", "a drawn scene and a caption"))
 )
 
 DIORAMA_BISON = Benchmark(

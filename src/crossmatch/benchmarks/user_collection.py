@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatch
@@ -17,13 +18,20 @@ from crossmatch.benchmarks.formats.coco_json import find_coco_json, read_coco
 from crossmatch.benchmarks.formats.huggingface import read_huggingface
 from crossmatch.benchmarks.formats.image_caption_records import FolderContents, build_collection, drop_empty_captions
 from crossmatch.benchmarks.formats.image_folder import is_visible
-from crossmatch.benchmarks.formats.judgement_files import JUDGEMENT_FILES, read_judgements
+from crossmatch.benchmarks.formats.judgement_files import (
+    JUDGEMENT_FILES,
+    JudgementFile,
+    read_judgements,
+    read_ratings_of_pairs,
+)
 from crossmatch.benchmarks.formats.webdataset import read_webdataset
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
+from crossmatch.data.rated_pairs import PairRatings, RatedCollection, Similarity
+from crossmatch.data.skipped_items import SkippedItem
 
 COLLECTION_METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "mrr", "recall@10", "r-precision", "map@r", "ndcg@10")
 OPTION_SUFFIX = re.compile(r"(.+)\+([a-z]+)=([^+=]+)")
@@ -74,16 +82,42 @@ def collection_benchmark(path: Path | str) -> Benchmark:
     'collection:pets'
     """
     folder = Path(path).expanduser()
-    name = Path(os.path.abspath(folder)).name
     return Benchmark(
-        name=f"collection:{name}",
+        name=_benchmark_name(folder),
         description=f"your own images and captions in {folder}",
         loader=partial(load_collection_folder, folder),
         metrics=COLLECTION_METRICS,
         directions=("i2t", "t2i", "t2t", "i2i"),
-        options={"positive": "1", "split": ""},
+        options={"positive": "", "split": ""},
+        can_skip_bad=True,
+        ratings_loader=partial(load_rated_folder, folder),
+    )
+
+
+def ratings_benchmark(path: Path | str) -> Benchmark:
+    """Declare the similarity task `collection:NAME+ratings=SOURCE`: the correlation with the ratings of that source in a folder.
+
+    Options of the benchmark: `ratings`, the source; `query`, the item of a pair that is the query (`first` or `second`, `image` or
+    `caption`; default: the first); `split` as in `collection_benchmark`.
+
+    >>> ratings_benchmark("data/pets/").metrics
+    ('bootstrap-spearman',)
+    """
+    folder = Path(path).expanduser()
+    return Benchmark(
+        name=_benchmark_name(folder),
+        description=f"people's ratings of pairs in {folder}: correlation with them",
+        loader=partial(load_folder_similarity, folder),
+        metrics=("bootstrap-spearman",),
+        directions=("i2t", "t2i", "t2t", "i2i"),
+        options={"ratings": "", "query": "", "split": ""},
+        ratings_loader=partial(load_rated_folder, folder),
         can_skip_bad=True,
     )
+
+
+def _benchmark_name(folder: Path) -> str:
+    return f"collection:{Path(os.path.abspath(folder)).name}"
 
 
 def parse_collection_task(spec: str) -> tuple[Benchmark, dict[str, str]]:
@@ -92,9 +126,11 @@ def parse_collection_task(spec: str) -> tuple[Benchmark, dict[str, str]]:
     >>> benchmark, options = parse_collection_task("data/pets+positive=3")
     >>> benchmark.name, options
     ('collection:pets', {'positive': '3'})
+    >>> parse_collection_task("data/pets+ratings=sts")[0].metrics
+    ('bootstrap-spearman',)
     """
     folder, options = split_options(spec, Path.is_dir)
-    return collection_benchmark(folder), options
+    return ratings_benchmark(folder) if "ratings" in options else collection_benchmark(folder), options
 
 
 def split_options(spec: str, exists: Callable[[Path], bool]) -> tuple[str, dict[str, str]]:
@@ -106,29 +142,84 @@ def split_options(spec: str, exists: Callable[[Path], bool]) -> tuple[str, dict[
     return spec, options
 
 
-def load_collection_folder(path: Path, positive: float | str = 1.0, split: str = "", bad: str = "refuse") -> Retrieval:
+def load_collection_folder(path: Path, positive: float | str = "", split: str = "", bad: str = "refuse") -> Retrieval:
     """Load images, captions and judgements of a folder. The files in it determine its layout.
 
-    `positive` is the lowest grade of a positive pair; `split` is a subfolder, or a split of a Hugging Face data set; `bad="skip"`
-    leaves out empty captions, which are an error by default. The judgements are `links`, and one set for each source in
-    `judgements.csv`.
+    `positive` is the lowest grade of a positive pair; by default the value of the column `positive_from` in a judgement file, or 1.
+    `split` is a subfolder, or a split of a Hugging Face data set; `bad="skip"` leaves out empty captions, which are an error by
+    default. The judgements are `links`, and one set for each source in the judgement files.
     """
-    folder, threshold = Path(path), _parse_threshold(positive)
+    threshold = None if positive == "" else _parse_threshold(positive)
+    folder = _load_folder(path, split, bad)
+    judgements: dict[str, Judgements] = {}
+    notes: list[str] = []
+    for file in folder.judgement_files:
+        with _report_unreadable(file.path):
+            from_file = read_judgements(file, threshold)
+        _require_new_sources(judgements, from_file.by_source, file)
+        judgements |= from_file.by_source
+        notes += from_file.notes
+    links = {"links": Judgements.from_links(folder.collection)}
+    return Retrieval(folder.collection, links | judgements, folder.skipped, tuple(notes))
+
+
+def load_rated_folder(path: Path, split: str = "", bad: str = "refuse", **other_options: str) -> RatedCollection:
+    """Load a folder with the ratings of its pairs by source; the other options of the benchmarks do not change them."""
+    folder = _load_folder(path, split, bad)
+    ratings: dict[str, PairRatings] = {}
+    for file in folder.judgement_files:
+        with _report_unreadable(file.path):
+            from_file = read_ratings_of_pairs(file)
+        _require_new_sources(ratings, from_file, file)
+        ratings |= from_file
+    return RatedCollection(folder.collection, ratings)
+
+
+def load_folder_similarity(path: Path, ratings: str, query: str = "", split: str = "", bad: str = "refuse") -> Similarity:
+    """Load the ratings of one source as a similarity task."""
+    rated = load_rated_folder(path, split, bad)
+    return rated.find(ratings, str(path)).similarity(rated.collection, query)
+
+
+@dataclass(frozen=True)
+class _LoadedFolder:
+    """A collection, the judgement files beside it, and the items that were left out."""
+
+    collection: Collection
+    judgement_files: tuple[JudgementFile, ...]
+    skipped: tuple[SkippedItem, ...]
+
+
+def _load_folder(path: Path, split: str, bad: str) -> _LoadedFolder:
+    folder = Path(path)
     if not folder.is_dir():
         problem = "is a file. Name the folder that holds it" if folder.exists() else "does not exist. Check the path"
         raise UsageError(f"{folder} {problem}.")
     if split and split == Path(split).name != ".." and (folder / split).is_dir():
         folder, split = folder / split, ""
-    try:
+    with _report_unreadable(folder):
         contents = _read_contents(folder, split)
         contents, skipped = drop_empty_captions(contents) if bad == "skip" else (contents, ())
         collection = build_collection(contents)
-        judgements = _read_all_judgements(folder, collection, contents.aliases, threshold, {item.id for item in skipped})
+        skipped_captions = {item.id for item in skipped}
+        files = tuple(JudgementFile(file, collection, contents.aliases, skipped_captions) for file in _judgement_files(folder))
+    return _LoadedFolder(collection, files, skipped)
+
+
+@contextmanager
+def _report_unreadable(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise CrossmatchError(
             f"{error.filename or folder} cannot be read ({error.strerror or error}). Check its permissions."
         ) from None
-    return Retrieval(collection, {"links": Judgements.from_links(collection)} | judgements, skipped)
+
+
+def _require_new_sources(earlier: Container[str], sources: Iterable[str], file: JudgementFile) -> None:
+    duplicate = next((name for name in sources if name in earlier), None)
+    if duplicate is not None:
+        raise CrossmatchError(f"{file.path}: another judgement file uses the source name {duplicate!r} too. Rename one source.")
 
 
 def _read_contents(folder: Path, split: str) -> FolderContents:
@@ -159,20 +250,6 @@ def _matching_files(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     ]
     names = {path: path.relative_to(folder).as_posix().lower() for path in files}
     return sorted(path for path, name in names.items() if any(fnmatch(name, pattern) for pattern in patterns))
-
-
-def _read_all_judgements(
-    folder: Path, collection: Collection, aliases: Mapping[str, str], positive: float, skipped_captions: Container[str]
-) -> dict[str, Judgements]:
-    """Read all judgement files of a folder, and return each set under its name."""
-    judgements: dict[str, Judgements] = {}
-    for path in _judgement_files(folder):
-        from_file = read_judgements(path, collection, aliases, positive, skipped_captions)
-        duplicate = next((name for name in from_file if name in judgements), None)
-        if duplicate is not None:
-            raise CrossmatchError(f"{path}: another judgement file uses the source name {duplicate!r} too. Rename one source.")
-        judgements |= from_file
-    return judgements
 
 
 def _judgement_files(folder: Path) -> list[Path]:

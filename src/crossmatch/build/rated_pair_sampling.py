@@ -8,15 +8,20 @@ select image-caption pairs, in particular pairs that match although the collecti
 | :-- | :-- |
 | `sts` | `c2c_isim`: one random caption of each of two similar images (S^V); `c2c_cocaption`: as many pairs of one image |
 | `sis` | `i2i_csim`: images with similar captions by S^C, the mean over the captions of an image |
-| `sits` | `c2i_intrasim`: from the ratings of both, highest first, half from each; `c2i_original`: all links |
+| `sits` | `c2i_intrasim`: from the ratings of both, half from each; `c2i_original`: all links |
 
-Each unordered pair occurs once. Random choices depend on the seed and the ids only.
+Each unordered pair occurs once. Random choices depend on the seed and the ids only. docs/decisions/0023 says what the released
+files show about the selection for `sits`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +49,7 @@ from crossmatch.models.cache import Cache
 
 STEP = "sample"
 TOP = 5  # similar items per query, as in the paper
-NEW_PER_IMAGE = 4  # unlinked image-caption pairs per image, about as many as in the released files
+NEW_PER_IMAGE = 4  # unlinked image-caption pairs per image, two from each kind of rating, as in the released files
 TEXT_MODELS = ("minilm", "bow")  # the paper uses the Universal Sentence Encoder and GloVe
 
 Positions = tuple[int, int]
@@ -132,7 +137,7 @@ def sample_sis(
                 similarities.setdefault(pair, {})[name] = round(score, 6)
         images, rows = list(captions), []
         for pair, similarity in sorted(similarities.items()):
-            ids = [str(data.image_ids[images[at]]) for at in pair]
+            ids = [str(data.image_ids[at]) for at in _in_random_order(data, *(images[at] for at in pair))]
             row = {"id": pair_id(*ids), "images": ids, "image_ids": ids, "sampling_method": "i2i_csim", "similarity": similarity}
             rows.append(row)
         if rows:
@@ -149,19 +154,21 @@ def sample_sits(
     caption_ratings: Iterable[PairRating],
     image_ratings: Iterable[PairRating],
     number: int | None = None,
-    draw_captions: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Write image-caption pairs to rate (SITS): new pairs selected by ratings, and all links.
 
+    A rated pair of images (i_j, i_k), or of captions of these images, gives a new pair of i_j and a random caption of i_k. In each
+    of two passes over the images, every image takes the rated pair that contains it and has the highest rating, rounded to whole
+    grades; ties are random, and no rated pair is taken twice in a pass. The passes for captions come first.
+
     Args:
         collection: Images with captions.
         output: Folder of the step.
-        caption_ratings: Rated pairs of captions; each caption is paired with the image of the other.
-        image_ratings: Rated pairs of images; each image is paired with a caption of the other.
-        number: Number of new pairs; by default four per image.
-        draw_captions: Pair with any caption of the other image, as in the released files, instead of the rated caption.
-        seed: Seed of the random choice of captions.
+        caption_ratings: Rated pairs of captions, in the order in which they were sampled.
+        image_ratings: Rated pairs of images, in the order in which they were sampled.
+        number: Number of new pairs; by default four per image. It sets the number of passes.
+        seed: Seed of the random choices.
 
     Returns:
         The manifest.
@@ -180,12 +187,12 @@ def sample_sits(
     if new_pairs < 0:
         raise UsageError(f"--number must be 0 or more (got {new_pairs}).")
     inputs = {"collection": collection_hash(data), "captions": _ratings_hash(of_captions), "images": _ratings_hash(of_images)}
-    options = {"study": "sits", "number": new_pairs, "drawn": draw_captions}
+    options = {"study": "sits", "number": new_pairs}
 
     def make_rows(step: StepOutput) -> list[Row]:
         rows: list[Row] = []
-        from_captions = _pairs_from_captions(data, of_captions, draw_captions, seed)
-        for image, caption, origin in _select_new_pairs(data, from_captions, _pairs_from_images(data, of_images, seed), new_pairs):
+        sources = _image_pairs_of_captions(data, of_captions), _image_pairs(data, of_images)
+        for image, caption, origin in _select_new_pairs(data, sources, new_pairs, seed):
             step.count("from captions" if "c2c" in origin else "from images")
             rows.append(_image_caption_row(data, image, caption, "c2i_intrasim") | origin)
         for image, caption in sorted({(int(i), int(c)) for i, c in data.links}):
@@ -222,14 +229,21 @@ def _similar_pairs(embeddings: Embeddings, top: int) -> dict[Positions, float]:
     return pairs
 
 
+def _in_random_order(data: Collection, first: int, second: int) -> Positions:
+    """Two images in an order that depends on their ids only. It matters for `sits`: the first gets a caption of the second."""
+    is_swapped = Dice("order", str(data.image_ids[first]), str(data.image_ids[second])).chance(50)
+    return (second, first) if is_swapped else (first, second)
+
+
 def _pairs_of_similar_images(
     data: Collection, captions: Mapping[int, list[int]], similar: Mapping[Positions, float], seed: int
 ) -> Iterator[Row]:
     """For each pair of images, one random caption of each; never the same caption twice."""
     images = list(captions)
     for (a, b), score in sorted(similar.items()):
-        ids = [str(data.image_ids[images[at]]) for at in (a, b)]
-        choices = [(c, d) for c in captions[images[a]] for d in captions[images[b]] if c != d]
+        near, far = _in_random_order(data, images[a], images[b])
+        ids = [str(data.image_ids[at]) for at in (near, far)]
+        choices = [(c, d) for c in captions[near] for d in captions[far] if c != d]
         if choices:
             pair = Dice(seed, "c2c_isim", *ids).pick(choices)
             yield _caption_pair_row(data, pair, "c2c_isim") | {"of": ids, "similarity": round(score, 6)}
@@ -275,53 +289,77 @@ def _image_caption_row(data: Collection, image: int, caption: int, method: str) 
     return {"id": pair_id(*ids), "image_id": ids[0], "caption_id": ids[1], "caption": text, "sampling_method": method}
 
 
-def _select_new_pairs(
-    data: Collection,
-    from_captions: Iterator[tuple[int, int, Origin]],
-    from_images: Iterator[tuple[int, int, Origin]],
-    number: int,
-) -> Iterator[tuple[int, int, Origin]]:
-    """Half of the pairs from ratings of captions, the rest from ratings of images; no pair twice, and no link."""
-    taken = {(int(i), int(c)) for i, c in data.links}
-    half = (number + 1) // 2
-    for quota, pairs in ((half, from_captions), (number - half, from_images)):
-        remaining = quota
-        for image, caption, origin in pairs:
-            if not remaining:
-                break
-            if (image, caption) not in taken:
-                taken.add((image, caption))
-                remaining -= 1
-                yield image, caption, origin
+@dataclass(frozen=True)
+class RatedImages:
+    """Two images whose similarity people rated, directly or by two captions: the first gets a caption of the second."""
+
+    near: int
+    far: int
+    rating: float
+    origin: Origin
+
+    @property
+    def whole_grade(self) -> int:
+        """The rating, rounded to a whole grade, half up."""
+        return math.floor(self.rating + 0.5)
 
 
-def _highest_first(ratings: Ratings) -> list[tuple[Positions, float]]:
-    """Pairs by descending rating; equal ratings in the order of the ids."""
-    return sorted(ratings.items(), key=lambda entry: (-entry[1], entry[0]))
+def _image_pairs(data: Collection, ratings: Ratings) -> list[RatedImages]:
+    ids = data.image_ids.tolist()
+    return [RatedImages(a, b, rating, {"i2i": [ids[a], ids[b]], "rating": rating}) for (a, b), rating in ratings.items()]
 
 
-def _pairs_from_captions(data: Collection, ratings: Ratings, draw_captions: bool, seed: int) -> Iterator[tuple[int, int, Origin]]:
-    """Pair each of two rated captions with the images of the other."""
-    captions = captions_by_image(data)
+def _image_pairs_of_captions(data: Collection, ratings: Ratings) -> list[RatedImages]:
+    """The images of rated captions; of several pairs of captions of the same images, the highest rated one counts."""
+    ids = data.caption_ids.tolist()
     images_of: list[list[int]] = [[] for _ in range(data.shape[1])]
     for image, caption in data.links.tolist():
         images_of[caption].append(image)
-    for pair, rating in _highest_first(ratings):
-        for near, far in (pair, pair[::-1]):  # (c_k, i_j), then (c_j, i_k)
-            for image in sorted(images_of[near]):
-                caption = far
-                if draw_captions and images_of[far]:
-                    dice = Dice(seed, "c2c", str(data.caption_ids[near]), str(data.caption_ids[far]))
-                    caption = dice.pick(captions[dice.pick(sorted(images_of[far]))])
-                yield image, caption, {"c2c": [str(data.caption_ids[at]) for at in pair], "rating": rating}
+    pairs: dict[Positions, RatedImages] = {}
+    for (a, b), rating in ratings.items():
+        for near, far in ((i, k) for i in images_of[a] for k in images_of[b] if i != k):
+            if (near, far) not in pairs or rating > pairs[near, far].rating:
+                pairs[near, far] = RatedImages(near, far, rating, {"c2c": [ids[a], ids[b]], "rating": rating})
+    return list(pairs.values())
 
 
-def _pairs_from_images(data: Collection, ratings: Ratings, seed: int) -> Iterator[tuple[int, int, Origin]]:
-    """Pair each of two rated images with a random caption of the other."""
-    captions = captions_by_image(data)
-    for pair, rating in _highest_first(ratings):
-        ids = [str(data.image_ids[at]) for at in pair]
-        for near, far in (pair, pair[::-1]):
-            if captions[far]:
-                caption = Dice(seed, "i2i", str(data.image_ids[near]), str(data.image_ids[far])).pick(captions[far])
-                yield near, caption, {"i2i": ids, "rating": rating}
+def _select_new_pairs(
+    data: Collection, sources: Sequence[Sequence[RatedImages]], number: int, seed: int
+) -> Iterator[tuple[int, int, Origin]]:
+    """Half of the pairs from the first source, the rest from the second; no pair twice, and no link."""
+    taken = {(int(i), int(c)) for i, c in data.links}
+    half = (number + 1) // 2
+    for source, (quota, rated) in enumerate(zip((half, number - half), sources, strict=True)):
+        passes = math.ceil(quota / data.shape[0])
+        remaining = quota
+        for pass_number in range(passes):
+            in_pass = list(_take_one_per_image(data, rated, taken, (seed, source, pass_number)))[:remaining]
+            taken |= {(pair.near, caption) for pair, caption in in_pass}
+            remaining -= len(in_pass)
+            yield from ((pair.near, caption, pair.origin) for pair, caption in in_pass)
+
+
+def _take_one_per_image(
+    data: Collection, rated: Sequence[RatedImages], taken: AbstractSet[Positions], seed: tuple[int, ...]
+) -> Iterator[tuple[RatedImages, int]]:
+    """One pass: each image, in random order, takes its best rated pair that is still free and whose drawn caption is new to it."""
+    captions, ids = captions_by_image(data), data.image_ids.tolist()
+    pairs_of: dict[int, list[tuple[RatedImages, int]]] = defaultdict(list)
+    for pair in rated:
+        if captions[pair.far]:
+            drawn = Dice(*seed, "caption", ids[pair.near], ids[pair.far]).pick(captions[pair.far])
+            pairs_of[pair.near].append((pair, drawn))
+            pairs_of[pair.far].append((pair, drawn))
+    used: set[Positions] = set()  # rated pairs
+    chosen: set[Positions] = set()  # pairs of an image and a caption
+    for image in Dice(*seed, "order").shuffled(sorted(pairs_of)):
+        free = [
+            (pair, caption)
+            for pair, caption in Dice(*seed, "ties", ids[image]).shuffled(pairs_of[image])
+            if (pair.near, pair.far) not in used and (pair.near, caption) not in taken and (pair.near, caption) not in chosen
+        ]
+        if free:
+            pair, caption = max(free, key=lambda entry: entry[0].whole_grade)
+            used.add((pair.near, pair.far))
+            chosen.add((pair.near, caption))
+            yield pair, caption

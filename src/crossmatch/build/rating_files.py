@@ -88,13 +88,13 @@ def read_pair_ratings(path: Path, collection: Collection, side: str) -> list[Pai
 
 
 def mean_ratings(ratings: Iterable[PairRating], collection: Collection, side: str) -> dict[tuple[int, int], float]:
-    """Mean rating of each pair, keyed by the two positions in ascending order.
+    """Mean rating of each pair, keyed by its two positions in the order of the file.
 
-    A pair may be rated several times, and in both orders.
+    A pair may be rated several times. Ratings in both orders are two pairs.
 
     >>> pets = Collection.from_captions({"cat": ["A cat."], "dog": ["A dog."]})
-    >>> mean_ratings([("dog", "cat", 2.0), ("cat", "dog", 3.0)], pets, "image")
-    {(0, 1): 2.5}
+    >>> mean_ratings([("dog", "cat", 2.0), ("dog", "cat", 3.0), ("cat", "dog", 4.0)], pets, "image")
+    {(0, 1): 4.0, (1, 0): 2.5}
     """
     position = {str(name): n for n, name in enumerate(collection.ids(side).tolist())}
     values: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -106,6 +106,5 @@ def mean_ratings(ratings: Iterable[PairRating], collection: Collection, side: st
             raise CrossmatchError(f"{side} {first!r:.60} is rated against itself. Remove that pair.")
         if not math.isfinite(rating):
             raise CrossmatchError(f"{side}s {first!r:.60} and {second!r:.60}: expected a number as the rating, got {rating}.")
-        a, b = sorted((position[first], position[second]))
-        values[a, b].append(float(rating))
+        values[position[first], position[second]].append(float(rating))
     return {pair: math.fsum(ratings) / len(ratings) for pair, ratings in sorted(values.items())}

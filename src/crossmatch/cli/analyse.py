@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crossmatch.cli.base import FILE, FOLDER, JSON, SIZE, SPLIT, Group, split_names, without_none
+from crossmatch.cli.base import FILE, JSON, SIZE, SPLIT, Group, split_names, without_none
+from crossmatch.cli.cache import cache_options, score_cache
 from crossmatch.data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,48 +70,6 @@ def correlate(results: tuple[Path, ...], published: bool, by_direction: bool, by
         click.echo(format_table(table))
     if output:
         click.echo(f"saved {metric_correlation.write_heat_map(correlation, output)}", err=True)
-
-
-@analyse.command("references")
-@click.option("-t", "--task", required=True, help="A task with one caption per trial, such as bison or diorama/bison.")
-@click.option("-m", "--scores", multiple=True, default=("overlap,rouge-1,tfidf",), show_default=True,
-              help="Caption scores or text encoders, separated by commas.")  # fmt: skip
-@click.option("--partial", is_flag=True, help="Skip trials whose images have no captions.")
-@SIZE
-@SPLIT
-@SEED
-@click.option("--published", is_flag=True, help="Also show published results of the same task, in a separate table.")
-@click.option("-o", "--output", type=FOLDER, help="Save the results in this folder.")
-@JSON
-def references(task: str, scores: tuple[str, ...], partial: bool, size: str | None, split: str | None, seed: int, published: bool,
-               output: Path | None, as_json: bool) -> None:  # fmt: skip
-    """Measure how well text alone finds the right image (BISON).
-
-    A caption score compares the query with the captions of each image (BISON, section 6).
-    """
-    from crossmatch.benchmarks import load_benchmark_data
-    from crossmatch.data.result import save_result
-    from crossmatch.evaluation.evaluate import evaluate
-    from crossmatch.models.baselines.reference_captions import make_reference_chooser
-    from crossmatch.report.published_results import tables_with_published
-    from crossmatch.report.tables import result_tables
-
-    models = [make_reference_chooser(name, seed) for name in split_names(scores)]
-    if not models:
-        raise UsageError("-m names no caption score. Name some: -m overlap,tfidf")
-    options = without_none(size=size, split=split)
-    data = load_benchmark_data(task, **options)
-    seed_suffix = f":{seed}" if seed else ""
-    results = [
-        evaluate(model, task, name=f"references:{model.name}{seed_suffix}", data=data, partial=partial, **options)
-        for model in models
-    ]
-    if as_json:
-        click.echo(json.dumps({result.model: result.as_json() for result in results}, indent=1))
-    else:
-        _print_tables([*result_tables(results), *(tables_with_published(results) if published else ())])
-    if output:
-        click.echo(f"saved {', '.join(str(save_result(result, output)) for result in results)}", err=True)
 
 
 @analyse.command("statistics")
@@ -189,6 +149,49 @@ def gap(results: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
         _print_tables(tables)
     if output:
         _write_page(output, "Directions, categories and ranks", tables, direction_panels(gaps))
+
+
+@analyse.command("ratings")
+@click.option(
+    "-t", "--task", required=True, help="A task with ratings of pairs: cxc, cxc-sts, cxc-sis, cxc-sits, collection:FOLDER."
+)
+@click.option("-m", "--model", "models", multiple=True,
+              help="Also show the scores of this model (`crossmatch list models`). Repeat it for several models.")  # fmt: skip
+@click.option("--examples", type=click.IntRange(0), default=3, show_default=True, help="Examples in each group of the page.")
+@SIZE
+@SPLIT
+@SEED
+@cache_options
+@OUTPUT
+@JSON
+def ratings(task: str, models: tuple[str, ...], examples: int, size: str | None, split: str | None, seed: int, cache: Path | None,
+            no_cache: bool, output: Path | None, as_json: bool) -> None:  # fmt: skip
+    """Show how people rated pairs, by sampling method (CxC).
+
+    The page (-o FILE.html) has the distributions, the positives per item, the disagreement, and examples with the scores of models.
+    """
+    from crossmatch.benchmarks import load_benchmark_ratings
+    from crossmatch.report.analysis import rated_examples, rating_distributions
+    from crossmatch.report.analysis.rating_plots import rating_panels, write_ratings_page
+
+    _require_writable_kind(output)
+    rated = load_benchmark_ratings(task, **without_none(split=split, size=size))
+    rated.require_ratings(task)
+    rated = replace(rated, ratings=rating_distributions.sort_by_kind(rated.ratings))
+    score_store = score_cache(cache, no_cache)
+    scores = [rated_examples.score_ratings(model, rated, score_store) for model in models]
+    tables = rating_distributions.rating_tables(rated.ratings)
+    if as_json:
+        click.echo(json.dumps(rating_distributions.ratings_json(rated.ratings), indent=1, allow_nan=False))
+    else:
+        _print_tables(tables)
+    if output and output.suffix == ".html":
+        groups = rated_examples.example_groups(rated, scores, examples, seed)
+        panels = rating_panels(rated.ratings, scores, seed)
+        path = write_ratings_page(output, f"Ratings of {task}", rated.ratings, tables, panels, groups)
+        click.echo(f"saved {path}", err=True)
+    elif output:
+        _write_page(output, task, tables, rating_panels(rated.ratings, scores, seed))
 
 
 def _require_writable_kind(output: Path | None) -> None:

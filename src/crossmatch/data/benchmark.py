@@ -9,7 +9,7 @@ import numpy as np
 
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.loaded_data import LoadedData
-from crossmatch.data.rated_pairs import Similarity
+from crossmatch.data.rated_pairs import RatedCollection, Similarity
 from crossmatch.data.trials import Trials
 
 
@@ -38,6 +38,7 @@ class Benchmark:
         categories: The known categories of trials; any other is an error. Empty if they are not known.
         check_options: Options that check the data and change nothing.
         can_skip_bad: Whether the loader takes `bad="skip"` and then leaves out empty captions.
+        ratings_loader: Loads the ratings of pairs that the data come from; takes the same options. None if there are none.
 
     >>> from crossmatch import Benchmark, Diorama, Judgements, Retrieval, evaluate
     >>> collection = Diorama.make("test", size="tiny").collection
@@ -59,6 +60,7 @@ class Benchmark:
     categories: tuple[str, ...] = ()
     check_options: tuple[str, ...] = ()
     can_skip_bad: bool = False
+    ratings_loader: Callable[..., RatedCollection] | None = None
 
     def load(self, skip_bad: bool = False, /, **options: str) -> LoadedData:
         """Load the data, and check its counts if all options have their defaults.
@@ -71,10 +73,7 @@ class Benchmark:
             UsageError: The benchmark has no such option.
             CrossmatchError: The data is not what the benchmark declares.
         """
-        unknown = set(options) - set(self.options)
-        if unknown:
-            accepted = ", ".join(self.options) or "none"
-            raise UsageError(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {accepted}.")
+        self._require_known(options)
         data = self.loader(**{**self.options, **options}, **({"bad": "skip"} if skip_bad and self.can_skip_bad else {}))
         if self.categories and isinstance(data, Trials):
             _require_categories(data, self.categories, self.name)
@@ -87,6 +86,25 @@ class Benchmark:
                         "again."
                     )
         return data
+
+    def load_ratings(self, **options: str) -> RatedCollection:
+        """Load the ratings of pairs.
+
+        Raises:
+            UsageError: The benchmark has no ratings, or no such option.
+        """
+        self._require_known(options)
+        if self.ratings_loader is None:
+            raise UsageError(
+                f"{self.name} has no ratings of pairs. Use cxc, diorama/cxc, one of their parts such as cxc-sts, or collection:FOLDER."
+            )
+        return self.ratings_loader(**{**self.options, **options})
+
+    def _require_known(self, options: Mapping[str, str]) -> None:
+        unknown = set(options) - set(self.options)
+        if unknown:
+            accepted = ", ".join(self.options) or "none"
+            raise UsageError(f"{self.name} has no option {sorted(unknown)[0]!r}; it takes: {accepted}.")
 
 
 def _require_categories(trials: Trials, categories: tuple[str, ...], name: str) -> None:

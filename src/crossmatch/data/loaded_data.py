@@ -28,6 +28,7 @@ class Retrieval:
         collection: The images and captions.
         judgements: The sets of judgements by name.
         skipped: Items that were left out on loading because they cannot be used.
+        notes: Notes about judgements that were left out.
 
     >>> from crossmatch import Diorama, Judgements
     >>> collection = Diorama.make("test", size="tiny").collection
@@ -39,6 +40,7 @@ class Retrieval:
     collection: Collection
     judgements: Mapping[str, Relevance]
     skipped: tuple[SkippedItem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.judgements:
@@ -61,7 +63,8 @@ class Retrieval:
                 judgements[name] = selected
         if not judgements:
             raise UsageError(f"No positive is left among {len(image_positions)} images. Raise --limit.")
-        return Retrieval(collection or self.collection.select(image_positions, caption_positions), judgements, self.skipped)
+        selected_collection = collection or self.collection.select(image_positions, caption_positions)
+        return Retrieval(selected_collection, judgements, self.skipped, self.notes)
 
 
 LoadedData = Retrieval | Similarity | Trials

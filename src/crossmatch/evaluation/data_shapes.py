@@ -209,7 +209,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
         return parts
 
     def notes(self, data: Retrieval) -> tuple[str, ...]:
-        """Notes of the judgements, how many positives each incomplete set misses, and how many are not in the gallery."""
+        """Notes of the data and its judgements, how many positives each incomplete set misses, and how many are not in the gallery."""
         judged = {name: relevance for name, relevance in data.judgements.items() if isinstance(relevance, Judgements)}
         complete = next((j for j in judged.values() if j.complete), None)
         coverage = tuple(
@@ -224,7 +224,7 @@ class RetrievalShape(CollectionShape[Retrieval]):
             for name, j in judged.items()
             if j.absent_positives
         )
-        return tuple(j.note for j in judged.values() if j.note) + coverage + absent
+        return data.notes + tuple(j.note for j in judged.values() if j.note) + coverage + absent
 
 
 class SimilarityShape(CollectionShape[Similarity]):

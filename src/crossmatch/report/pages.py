@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossmatch import __version__
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
 from crossmatch.report.result_plots import FIGURE_METADATA, figure_bytes, styled
 from crossmatch.report.tables import Table
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 TITLE_HEIGHT = 0.9  # inches above a panel for its title and description
 
@@ -55,6 +60,15 @@ def write_analysis(path: Path, title: str, tables: Sequence[Table], panels: Sequ
     if not panels:
         raise CrossmatchError(f"There is no figure for {path}. Write a page instead: {path.with_suffix('.html')}")
     return write_output(path, _draw_panels(panels, path.suffix, titles=True))
+
+
+def image_data_url(image: Image, size: int) -> str:
+    """A small JPEG of an image for a page that refers to no other file; at most `size` pixels wide and high."""
+    small = image.copy()
+    small.thumbnail((size, size))
+    out = io.BytesIO()
+    small.convert("RGB").save(out, "JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def write_output(path: Path, content: bytes) -> Path:

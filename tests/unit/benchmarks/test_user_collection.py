@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 
 from crossmatch.benchmarks.formats import arrow as arrow_files
 from crossmatch.benchmarks.formats.image_decoding import decode_image
-from crossmatch.benchmarks.user_collection import LAYOUTS, collection_benchmark, load_collection_folder, parse_collection_task
+from crossmatch.benchmarks.user_collection import (
+    LAYOUTS,
+    collection_benchmark,
+    load_collection_folder,
+    load_folder_similarity,
+    load_rated_folder,
+    parse_collection_task,
+)
 from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UsageError
 from crossmatch.data.loaded_data import data_hash
 from crossmatch.evaluation.evaluate import evaluate
@@ -950,7 +957,7 @@ def test_missing_permission_is_an_error(pets, monkeypatch):
 def test_benchmark_of_a_collection(pets, monkeypatch):
     task = collection_benchmark(pets)
     assert (task.name, task.directions) == ("collection:pets", ("i2t", "t2i", "t2t", "i2i"))
-    assert dict(task.options) == {"positive": "1", "split": ""}
+    assert dict(task.options) == {"positive": "", "split": ""}
     assert {"hit@1", "hit@5", "hit@10", "median-rank", "map@r", "r-precision", "recall@10"} <= set(task.metrics)
     assert [metric(name).shape for name in task.metrics] == ["retrieval"] * len(task.metrics)
     monkeypatch.chdir(pets)
@@ -1005,3 +1012,123 @@ def test_invalid_judgements_within_one_side_are_an_error(pets, name, text, messa
     (pets / f"{name}.csv").write_text(text)
     with pytest.raises(CrossmatchError, match=message):
         load_collection_folder(pets)
+
+
+# -- ratings of pairs
+
+RATED = (
+    "image,other_image,grade,source,positive_from,sampling_method,deviation,by\n"
+    "red.png,blue.png,2.6,sis,{0},i2i_csim,0.4,people\n"
+    "green.png,red.png,1,sis,{0},,,people\n"
+)
+
+
+def rated_folder(pets, positive_from: str = "2.5"):
+    write(pets, "captions.csv", THREE)
+    return write(pets, "judgements_i2i.csv", RATED.format(positive_from))
+
+
+def test_positive_from_is_the_threshold_of_its_source(pets):
+    rated_folder(pets)
+    write(pets, "judgements.csv", "image,caption_id,grade\nred.png,blue.png#0,1\n")
+    judgements = load_collection_folder(pets).judgements
+    assert {name: (j.positive, j.positive_count) for name, j in judgements.items()} == {
+        "links": (1.0, 3), "judged": (1.0, 1), "sis": (2.5, 2),
+    }  # fmt: skip
+    assert load_collection_folder(pets, positive="1").judgements["sis"].positive_count == 4, "the user's threshold comes first"
+
+
+def test_declared_source_without_a_positive_is_left_out_with_a_note(pets):
+    rated_folder(pets, "3")
+    data = load_collection_folder(pets)
+    assert list(data.judgements) == ["links"]
+    assert data.notes == ("sis: no retrieval in i2i, because no pair has a grade of 3 or more (highest: 2.6)",)
+    assert evaluate("random", collection_benchmark(pets)).notes[0].startswith("sis: no retrieval in i2i")
+    with one_line_error("'sis' has no positive", "+positive="):
+        load_collection_folder(pets, positive="3")
+
+
+def test_ratings_are_read_as_they_are_without_links(pets):
+    rated_folder(pets)
+    lines = "red.png,red.png#0,5,links\nred.png,blue.png#0,2,people\nblue.png,red.png#0,1,\n"
+    write(pets, "judgements.csv", f"image,caption_id,grade,by\n{lines}")
+    rated = load_rated_folder(pets)
+    sis, judged = rated.ratings["sis"], rated.ratings["judged"]
+    images, captions = rated.collection.image_ids, rated.collection.caption_ids
+    assert [(images[a], images[b]) for a, b in zip(sis.first, sis.second, strict=True)] == [
+        ("red.png", "blue.png"), ("green.png", "red.png"),
+    ]  # fmt: skip
+    assert (sis.grades.tolist(), sis.methods.tolist(), sis.positive) == ([2.6, 1.0], ["i2i_csim", ""], 2.5)
+    assert sis.deviations[0] == 0.4
+    assert np.isnan(sis.deviations[1])
+    assert [(images[i], captions[c]) for i, c in zip(judged.first, judged.second, strict=True)] == [
+        ("red.png", "blue.png#0"), ("blue.png", "red.png#0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "direction"), [("", "i2i"), ("first", "i2i"), ("second", "i2i")])
+def test_ratings_of_a_folder_are_a_similarity_task(pets, query, direction):
+    rated_folder(pets)
+    benchmark, options = parse_collection_task(f"{pets}+ratings=sis" + f"+query={query}" * bool(query))
+    data = benchmark.load(**options)
+    ids = data.collection.image_ids
+    pairs = [(ids[q], ids[i]) for q, i in zip(data.query, data.item, strict=True)]
+    expected = [("red.png", "blue.png"), ("green.png", "red.png")]
+    assert data.direction == direction
+    assert pairs == ([pair[::-1] for pair in expected] if query == "second" else expected)
+    assert data.judgements.grades.tolist() == [2.6, 1.0], "every rating counts, whatever its grade"
+
+
+def test_spearman_of_a_folder_is_that_of_the_rows(tmp_path):
+    """The correlation of a folder equals the one computed from its rows."""
+    from crossmatch.metrics.correlation.correlation_with_ratings import bootstrap_spearman
+
+    for n in range(8):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4), (30 * n, 0, 0)).save(tmp_path / "images" / f"{n}.png")
+    write(tmp_path, "captions.csv", rows(*(f"{n}.png,Caption {n}." for n in range(8))))
+    pairs = [(a, b, round((a * 7 + b * 3) % 5 + 0.1 * a, 2)) for a in range(8) for b in range(8) if a != b and (a + b) % 3]
+    lines = "".join(f"{a}.png#0,{b}.png#0,{grade}\n" for a, b, grade in pairs)
+    write(tmp_path, "judgements_t2t.csv", f"caption_id,other_caption_id,grade\n{lines}")
+
+    class Lengths:
+        def embed_texts(self, texts):
+            return np.asarray([[1.0, float(text[8]), float(text[8]) ** 2] for text in texts])
+
+    result = evaluate(Lengths(), f"collection:{tmp_path}+ratings=captions", samples=50)
+    vectors = np.asarray(Lengths().embed_texts([f"Caption {n}." for n in range(8)]))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    query, item, grades = (np.asarray(column) for column in zip(*sorted(pairs), strict=True))
+    scores = np.sum(unit[query] * unit[item], axis=1)
+    expected = bootstrap_spearman(query, grades.astype(float), scores, samples=50).mean()
+    assert result["bootstrap-spearman"].value == pytest.approx(100 * expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("positive_from", "0", ["line 2", "positive_from must be a grade above zero", "'0'"]),
+        ("positive_from", "high", ["line 2", "'high'"]),
+        ("deviation", "-1", ["line 2", "deviation must be a number", "'-1'"]),
+        ("positive_form", "3", ["Did you mean 'positive_from'"]),
+    ],
+)
+def test_invalid_columns_of_ratings_are_an_error(pets, column, value, words):
+    write(pets, "captions.csv", THREE)
+    write(pets, "judgements_i2i.csv", f"image,other_image,grade,{column}\nred.png,blue.png,3,{value}\n")
+    with one_line_error(*words):
+        load_rated_folder(pets)
+
+
+def test_two_thresholds_and_unknown_ratings_are_an_error(pets):
+    rated_folder(pets)
+    with one_line_error("no ratings 'sts'", "sis", kind=UsageError):
+        load_folder_similarity(pets, "sts")
+    with one_line_error("query must be one of first, second", kind=UsageError):
+        load_folder_similarity(pets, "sis", query="image")
+    write(pets, "judgements_i2i.csv", RATED.format("2.5").replace("1,sis,2.5", "1,sis,3"))
+    with one_line_error("line 3", "positive_from is 3, but 2.5 in an earlier row"):
+        load_collection_folder(pets)
+    (pets / "judgements_i2i.csv").unlink()
+    with one_line_error("has no ratings", "judgements.csv", kind=UsageError):
+        load_folder_similarity(pets, "sis")

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import shutil
 from functools import partial
 
 import pytest
@@ -31,33 +33,115 @@ def bison(results):
     return results / "random" / "diorama" / "bison+size=tiny.json"
 
 
-def test_references(crossmatch, tmp_path):
-    code, out, err = crossmatch("references", *BISON, "-m", "overlap,tfidf")
+# -- ratings of pairs
+
+PAIRS = {
+    "judgements.csv": (
+        "image_id,caption_id,grade,deviation,source,by,positive_from,sampling_method",
+        ["a.png,a.png#0,5,0.1,sits,people,3,c2i_original", "b.png,a.png#0,3.2,0.5,sits,people,3,c2i_intrasim",
+         "c.png,a.png#0,0.2,0.3,sits,people,3,c2i_intrasim", "c.png,c.png#0,5,,sits,links,3,"],
+    ),
+    "judgements_t2t.csv": (
+        "caption_id,other_caption_id,grade,deviation,source,by,positive_from,sampling_method",
+        ["a.png#0,a.png#1,2,0.4,sts,people,3,c2c_cocaption", "b.png#0,b.png#1,1,0.4,sts,people,3,c2c_cocaption",
+         "a.png#0,b.png#0,4.6,0.2,sts,people,3,c2c_isim", "b.png#0,a.png#0,4,0.6,sts,people,3,c2c_isim"],
+    ),
+    "judgements_i2i.csv": ("image_id,other_image_id,grade,source,positive_from", ["a.png,b.png,2.6,sis,2.5", "a.png,c.png,1,sis,2.5"]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def rated(tmp_path):
+    """A folder with three coloured images, six captions, and ratings of all three kinds of pairs."""
+    pictures = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "rated"
+    (folder / "images").mkdir(parents=True)
+    rows = ["image,caption"]
+    for name, colour in (("a.png", (200, 0, 0)), ("b.png", (210, 10, 0)), ("c.png", (0, 0, 200))):
+        pictures.new("RGB", (8, 8), colour).save(folder / "images" / name)
+        rows += [f"{name},Caption {n} of {name}." for n in range(2)]
+    (folder / "captions.csv").write_text("\n".join(rows))
+    for name, (header, lines) in PAIRS.items():
+        (folder / name).write_text("\n".join((header, *lines)))
+    return folder
+
+
+def test_ratings_by_sampling_method(crossmatch, rated):
+    code, out, err = crossmatch("ratings", "-t", f"collection:{rated}", "--json")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "diorama/bison · size tiny"
-    assert "references:overlap" in out
-    assert not list(tmp_path.iterdir())
-    code, out, err = crossmatch("references", *BISON, "-m", "overlap", "-o", "r", "--json")
+    numbers = json.loads(out)
+    assert list(numbers) == ["sts", "sis", "sits"]
+    methods = {row["method"]: row for row in numbers["sits"]["methods"]}
+    assert (methods["all"]["pairs"], methods["all"]["positive"]) == (3, 2), "the link that nobody rated is left out"
+    assert methods["c2i_intrasim"]["mean"] == pytest.approx(1.7)
+    assert methods["c2i_intrasim"]["deviation"] == pytest.approx(0.4)
+    assert numbers["sis"]["methods"][0]["deviation"] is None
+    assert numbers["sis"]["positives_per_item"]["image"] == {"items": 3, "counts": [1, 2]}
+    assert numbers["sts"]["positives_per_item"]["caption"] == {"items": 4, "counts": [2, 2]}, "one pair in both orders counts once"
+    assert numbers["sits"]["positives_per_item"] == {
+        "image": {"items": 3, "counts": [1, 2]}, "caption": {"items": 1, "counts": [0, 0, 1]},
+    }  # fmt: skip
+    code, out, _ = crossmatch("ratings", "-t", f"collection:{rated}")
     assert code == 0
-    assert json.loads(out)["references:overlap"]["accuracy"] > 50
-    assert err.startswith("saved r/references-overlap~")
+    assert "captions of similar images" in out
 
 
-def test_references_reports_bad_arguments_in_one_line(crossmatch):
-    assert crossmatch("references", *BISON, "-m", "bleu-9")[::2] == (
-        2,
-        "crossmatch: there is no score references:bleu-9. Use one of references:overlap, references:rouge-1, references:bleu-1, "
-        "references:bleu-2, references:bleu-3, references:bleu-4, references:rouge-l, references:cider, references:cider-d, "
-        "references:meteor, references:spice, references:tfidf, references:bow, references:minilm, references:sentence.\n",
-    )
-    code, _, err = crossmatch("references", "-t", "diorama/bivlc", "--size", "tiny")
-    assert code == 1
-    assert "these trials have 2 captions each" in err
-    code, _, err = crossmatch("references", *BISON, "-m", " , ")
-    assert (code, err) == (2, "crossmatch: -m names no caption score. Name some: -m overlap,tfidf\n")
-    code, _, err = crossmatch("references", *BISON, "--published")
-    assert code == 2
-    assert "No published numbers for diorama/bison size=tiny" in err
+def test_page_of_ratings_has_figures_and_examples(crossmatch, rated, tmp_path):
+    arguments = ("-t", f"collection:{rated}", "-m", "random", "-o", "page.html", "--examples", "2")
+    code, _, err = crossmatch("ratings", *arguments)
+    assert (code, err) == (0, "saved page.html\n")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 4
+    assert "sts: 50 % of 4 pairs are positive (rated 3 or more)" in page
+    assert "Number of such pairs: 1." in page, "captions of a and b, rated in both orders"
+    assert page.count("data:image/jpeg;base64,") > 5
+    assert page.count('class="label">query<') == 1 + 2, "one rated caption, and two images"
+    targets = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert {target.partition(":")[0][:1] for target in targets} == {"d", "#"}, "the page refers to no other file"
+    code, _, err = crossmatch("ratings", *arguments)
+    assert (tmp_path / "page.html").read_text() == page, "the same page each time"
+
+
+def test_figures_of_ratings_need_no_model(crossmatch, rated, tmp_path):
+    code, _, err = crossmatch("ratings", "-t", f"collection:{rated}", "-o", "figures.svg")
+    assert (code, err) == (0, "saved figures.svg\n")
+    text = (tmp_path / "figures.svg").read_text()
+    assert "How did people rate the pairs?" in text
+    assert "Does the model score" not in text
+
+
+def test_diorama_has_ratings_without_any_data(crossmatch):
+    code, out, _ = crossmatch("ratings", "-t", "diorama/cxc", "--size", "tiny", "--json")
+    assert code == 0
+    numbers = json.loads(out)
+    assert {source: row["positive_from"] for source, row in numbers.items()} == {"sts": 3.0, "sis": 2.5, "sits": 3.0}
+    code, out, _ = crossmatch("ratings", "-t", "diorama/sis", "--size", "tiny", "--json")
+    assert json.loads(out) == {"sis": numbers["sis"]}
+
+
+def test_text_model_scores_captions_only(crossmatch, rated, tmp_path):
+    code, _, _ = crossmatch("ratings", "-t", f"collection:{rated}", "-m", "tfidf", "-o", "page.html")
+    assert code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "tfidf: sts" in page
+    assert "tfidf: sits" not in page
+    assert ">query<" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-t", "diorama/bison"), "diorama/bison has no ratings of pairs. Use cxc, diorama/cxc"),
+        (("-t", "collection:bare"), "collection:bare has no ratings. Add judgements.csv"),
+        (("-t", "collection:images-only", "-m", "tfidf"), "tfidf scores t2t only, but the ratings need i2i."),
+    ],
+)
+def test_tasks_without_ratings_are_an_error(crossmatch, rated, tmp_path, arguments, message):
+    shutil.copytree(rated, tmp_path / "bare", ignore=shutil.ignore_patterns("judgements*"))
+    shutil.copytree(rated, tmp_path / "images-only", ignore=shutil.ignore_patterns("judgements.csv", "judgements_t2t.csv"))
+    code, out, err = crossmatch("ratings", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"crossmatch: {message}")
 
 
 def test_statistics(crossmatch, tmp_path):

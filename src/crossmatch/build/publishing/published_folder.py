@@ -42,13 +42,15 @@ from crossmatch.data.judgements import ARTIFICIAL
 STEP = "card"
 TRIALS = ("trials.jsonl", "trials.csv", "trials.tsv")
 LICENCE_COLUMNS = ("licence", "license")
-NUMERIC_COLUMNS = ("grade", "deviation")
+NUMERIC_COLUMNS = ("grade", "deviation", "positive_from")
 JUDGEMENT_COLUMNS = {
     "grade": "0 is judged irrelevant; pairs that are not listed are unjudged",
     "source": "who judged",
     "direction": "the query is the image (i2t) or the caption (t2i)",
     "by": "who gave the judgement: people, the links of the collection, or artificial annotators (a rehearsal, not people)",
     "decided_by": "the source that decided",
+    "positive_from": "the lowest grade of a positive pair",
+    "sampling_method": "how the pair was selected for rating",
 }
 
 

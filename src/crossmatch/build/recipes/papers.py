@@ -29,6 +29,11 @@ def evaluate_command(run: RecipeRun, task: str) -> str:
     return f"crossmatch run -m MODEL -t {quote(task)} -o {quote(str(run.stage_folder('results')))}"
 
 
+def rated_tasks(folder: Path) -> list[str]:
+    """Retrieval in four directions, and the correlation with each kind of rating (parekh2021cxc, sec. 4)."""
+    return [f"collection:{folder}", *(f"collection:{folder}+ratings={study}" for study in ("sts", "sis", "sits"))]
+
+
 def train_command(recipe: str, run: RecipeRun) -> str:
     """The command that trains with the result."""
     data = f"collection:{run.stage_folder('training') / 'collection'}" if is_world(run.data) else run.data
@@ -66,7 +71,7 @@ CXC = BuildRecipe(
         BuildStage("sits", "how well an image and a caption match", ("sample-sits",), study_items=step_rows("sample-sits")),
         BuildStage("benchmark", "all ratings with the collection", ("sits",), run_step=steps.collect_ratings),
     ),
-    next_command=lambda run: evaluate_command(run, f"collection:{run.stage_folder('benchmark')}+positive=3"),
+    next_command=lambda run: evaluate_command(run, ",".join(rated_tasks(run.stage_folder("benchmark")))),
     check_options=steps.image_model,
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ from crossmatch.data.errors import UsageError
 SAMPLE_OPTIONS = {
     "sts": ("image_model", "top", "seed", "cache", "no_cache"),
     "sis": ("text_models", "top"),
-    "sits": ("caption_ratings", "image_ratings", "number", "drawn", "seed"),
+    "sits": ("caption_ratings", "image_ratings", "number", "seed"),
 }
 
 
@@ -42,11 +42,6 @@ SAMPLE_OPTIONS = {
 @click.option("--caption-ratings", type=FILE, help="sits: ratings of caption pairs: a study's judgements_t2t.csv, or CxC's file.")
 @click.option("--image-ratings", type=FILE, help="sits: ratings of image pairs: a study's judgements_i2i.csv, or CxC's file.")
 @click.option("--number", type=click.IntRange(0), help="sits: pairs besides the links.  [default: four per image]")
-@click.option(
-    "--drawn",
-    is_flag=True,
-    help="sits: draw any caption of the other image instead of the rated one, as in the released files of CxC.",
-)
 @SEED
 @SKIP_BAD
 @cache_options
@@ -69,7 +64,7 @@ def sample_command(kind: str, data: str, output: Path, skip_bad: bool, **options
 
 
 def _sample(kind: str, collection: Any, output: Path, *, image_model: str, text_models: str, top: int, caption_ratings: Path,
-            image_ratings: Path, number: int | None, drawn: bool, seed: int, cache: Path | None,
+            image_ratings: Path, number: int | None, seed: int, cache: Path | None,
             no_cache: bool) -> dict[str, Any]:  # fmt: skip
     from crossmatch.build.rated_pair_sampling import sample_sis, sample_sits, sample_sts
     from crossmatch.build.rating_files import read_pair_ratings
@@ -85,6 +80,5 @@ def _sample(kind: str, collection: Any, output: Path, *, image_model: str, text_
         caption_ratings=read_pair_ratings(caption_ratings, collection, "caption"),
         image_ratings=read_pair_ratings(image_ratings, collection, "image"),
         number=number,
-        draw_captions=drawn,
         seed=seed,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from crossmatch.captions.caption_metric_table import CAPTION_METRICS, format_opt
 from crossmatch.captions.score_captions import ScoredCaptions, compare_captions
 from crossmatch.data.errors import CrossmatchError, UsageError
 from crossmatch.data.io.spreadsheet_csv import format_csv
-from crossmatch.report.pages import Panel, render_panels, render_template, write_output
+from crossmatch.report.pages import Panel, image_data_url, render_panels, render_template, write_output
 from crossmatch.report.tables import EMPTY_CELL, Table, format_bounded_p_value
 
 if TYPE_CHECKING:
@@ -180,7 +178,7 @@ def _make_card(
     scores = tuple((name, f"{result.scores.values[n]:.3f}") for name, result in scored.results.items())
     return CaptionCard(
         image, _candidate_text(scored, n), references, count - len(references), scores,
-        _data_url(load_image(image)) if load_image else "", draw_grounding(image) if draw_grounding else "",
+        image_data_url(load_image(image), IMAGE_SIZE) if load_image else "", draw_grounding(image) if draw_grounding else "",
     )  # fmt: skip
 
 
@@ -194,14 +192,6 @@ def _caption_text(scored: ScoredCaptions, n: int) -> str:
     if corpus.captions is not None:
         return corpus.captions[n]
     return " ".join(corpus.vocabulary[word] for word in corpus.words[corpus.offsets[n] : corpus.offsets[n + 1]])
-
-
-def _data_url(image: Image) -> str:
-    small = image.copy()
-    small.thumbnail((IMAGE_SIZE, IMAGE_SIZE))
-    out = io.BytesIO()
-    small.convert("RGB").save(out, "JPEG", quality=85)
-    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def write_captions_page(

@@ -107,6 +107,7 @@ class ResultSettings:
     combine: Combine = "mean"
     question: str = ""  # the main question; empty: the first
     wanted: str = ""
+    positive: float = 0.0  # lowest grade of a positive pair; 0: by the grades of the main question
 
 
 @dataclass(frozen=True)

@@ -272,12 +272,13 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
 
     Unjudged pairs count as irrelevant. So the collection's links are written with the best grade where people gave none, or a
     model would be wrong to retrieve the caption that was written for an image. The column `by` tells them apart: people, links, or
-    artificial annotators.
+    artificial annotators. `positive_from` has the lowest grade of a positive.
     """
     design = job.study.design
     pairs = judgements_and_trials.graded_pairs(job.decisions)
     kind = judgements_and_trials.pair_kind(next(decision.item for decision in job.decisions if decision.grade is not None))
     name, id_columns = PAIR_FILES[kind]
+    threshold = _format_number(judgements_and_trials.positive_threshold(design))
     rows: list[tuple[object, ...]] = [
         (
             pair.first_id,
@@ -287,6 +288,8 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
             pair.answer_count,
             job.study.name,
             job.by,
+            threshold,
+            pair.sampling_method,
         )
         for pair in pairs
     ]
@@ -298,17 +301,17 @@ def _export_judgements(job: ExportJob) -> ResultFiles:
     if job.collection is None:
         messages.append("no collection was given (--data), so the grades are exported without images and captions")
     else:
-        threshold = judgements_and_trials.positive_threshold(design)
-        task = f"collection:{job.target}" + ("" if threshold == 1 else f"+positive={threshold:g}")
-        commands = (f"crossmatch run -m MODEL -t {quote(task)}",)
+        commands = (f"crossmatch run -m MODEL -t {quote(f'collection:{job.target}')}",)
         if kind == "image-caption" and job.links:
             links = judgements_and_trials.unjudged_links(job.collection, pairs)
             best = _format_number(judgements_and_trials.best_grade(design))
-            rows += [(*link, best, "", 0, job.study.name, LINKS) for link in links]
+            rows += [(*link, best, "", 0, job.study.name, LINKS, threshold, "") for link in links]
             messages.append(f"{len(links):,} links of the collection count as positives, because people gave no grade (--no-links)")
-    return ResultFiles(
-        {name: format_csv((*id_columns, "grade", "deviation", "answers", "source", "by"), rows)}, tuple(messages), commands
-    )
+    columns: tuple[str, ...]
+    columns = (*id_columns, "grade", "deviation", "answers", "source", "by", "positive_from", "sampling_method")
+    if not any(pair.sampling_method for pair in pairs):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return ResultFiles({name: format_csv(columns, rows)}, tuple(messages), commands)
 
 
 def _export_trials(job: ExportJob) -> ResultFiles:

@@ -40,6 +40,7 @@ class GradedPair:
     grade: float
     deviation: float | None
     answer_count: int
+    sampling_method: str = ""  # of the item, such as `c2c_isim`
 
 
 def pair_kind(item: StudyItem) -> str:
@@ -55,7 +56,13 @@ def graded_pairs(decisions: Sequence[Decision]) -> list[GradedPair]:
         CrossmatchError: No pair has one.
     """
     pairs = [
-        GradedPair(*_pair_ids(decision.item), decision.grade, decision.deviation, decision.answer_count)
+        GradedPair(
+            *_pair_ids(decision.item),
+            decision.grade,
+            decision.deviation,
+            decision.answer_count,
+            str(decision.item.details.get("sampling_method", "")),
+        )
         for decision in decisions
         if decision.grade is not None
     ]
@@ -89,7 +96,9 @@ def best_grade(design: Design) -> float:
 
 
 def positive_threshold(design: Design) -> float:
-    """The grade from which a pair is positive: 3 of 5 as in parekh2021cxc, partly right as in chun2022eccv."""
+    """The grade from which a pair is positive: as the design declares, else 3 of 5 (parekh2021cxc), or partly right (chun2022eccv)."""
+    if design.result.positive:
+        return design.result.positive
     grades = [option.grade for option in design.main_question.options if option.grade]
     return 3.0 if max(grades, default=design.main_question.high) > 1 else min(grades)
 

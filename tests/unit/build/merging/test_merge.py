@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from crossmatch.benchmarks import coco
-from crossmatch.benchmarks.cxc import cxc_judgements
+from crossmatch.benchmarks.cxc import cxc_ratings
 from crossmatch.benchmarks.datasets.dataset_table import require_data_file
 from crossmatch.benchmarks.user_collection import load_collection_folder
 from crossmatch.build.merging.merge import MergeOptions, count_positives, merge_sources, write_merge
@@ -277,7 +277,7 @@ def official(name: str) -> set[tuple[str, str]]:
 
 
 def cxc_source(data: Collection) -> JudgementSource:
-    source = cxc_judgements(data, "sits", "test")
+    source = cxc_ratings(data, "sits", "test").judgements()
     ids = zip(data.image_ids[source.rows].tolist(), data.caption_ids[source.columns].tolist(), strict=True)
     return JudgementSource("cxc", "ratings", dict(zip(ids, source.grades.tolist(), strict=True)), 3.0)
 

@@ -42,7 +42,8 @@ def test_judgements_become_a_collection_that_run_uses(painted, colours, tmp_path
     loaded = load_collection_folder(tmp_path / "out", positive=0.5)
     assert loaded.judgements["eccv-hit"].positive_count == 4 + 6  # six captions were not asked about
     assert loaded.collection.shape == colours.shape
-    assert "+positive=0.5" in done.next_commands[0]
+    assert done.next_commands == (f"crossmatch run -m MODEL -t collection:{tmp_path / 'out'}",)
+    assert {row["positive_from"] for row in rows.values()} == {"0.5"}
 
     def sees(images, texts):
         return [
@@ -50,7 +51,7 @@ def test_judgements_become_a_collection_that_run_uses(painted, colours, tmp_path
             for i in images
         ]
 
-    result = evaluate(sees, f"collection:{tmp_path / 'out'}+positive=0.5")
+    result = evaluate(sees, f"collection:{tmp_path / 'out'}")
     assert result["t2i/eccv-hit/hit@1"].value == 100.0
 
 
