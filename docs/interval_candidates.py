@@ -6,17 +6,20 @@ All take the mean of each cluster, which have equal sizes here, as shape (runs, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from unittest import mock
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 
 from coverage_simulation import CASES, TRUTHS, Case, MeanCase
 from crossmatch.data.arrays import FloatArray
+from crossmatch.metrics import proportions
 from crossmatch.metrics.proportions import NORMAL_QUANTILE, clustered_mean, proportion
 from crossmatch.report.tables import Table
 
 CANDIDATE_IMAGES = 30
 DRAWS = 500
+PRIORS = (0, 1, 1.5, 3)  # images with the largest variance that are added near 0 and 1
 NAMES = ("hit@1, t2i", "mAP@R, i2t", "R-precision, i2t", "MRR, t2i")
 Ends = tuple[FloatArray, FloatArray]
 
@@ -85,9 +88,13 @@ def _coverage(case: MeanCase, truth: float, runs: int) -> dict[str, float]:
     clusters = np.repeat(np.arange(CANDIDATE_IMAGES), values.shape[2])
     size = np.full(CANDIDATE_IMAGES, float(values.shape[2]))
     as_right = [proportion(run.sum(axis=1), size) for run in values]
-    ours = [clustered_mean([(run.ravel(), clusters)]) for run in values]
     ends["Wilson, values as shares of right answers"] = np.array([p.low for p in as_right]), np.array([p.high for p in as_right])
-    ends["Wilson, effective number of values (chosen)"] = np.array([p.low for p in ours]), np.array([p.high for p in ours])
+    for prior in PRIORS:
+        with mock.patch.object(proportions, "PRIOR_CLUSTERS", prior):
+            ours = [clustered_mean([(run.ravel(), clusters)]) for run in values]
+        chosen = " (chosen)" if prior == proportions.PRIOR_CLUSTERS else ""
+        name = f"Wilson, effective number of values, c = {prior:g}{chosen}"
+        ends[name] = np.array([p.low for p in ours]), np.array([p.high for p in ours])
     return {name: 100 * float(np.mean((low <= exact) & (exact <= high))) for name, (low, high) in ends.items()}
 
 
