@@ -27,11 +27,10 @@ from crossmatch.benchmarks.formats.judgement_files import (
 from crossmatch.benchmarks.formats.webdataset import read_webdataset
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import CrossmatchError, SkippedItem, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.rated_pairs import PairRatings, RatedCollection, Similarity
-from crossmatch.data.skipped_items import SkippedItem
 
 COLLECTION_METRICS = ("hit@1", "hit@5", "hit@10", "median-rank", "mrr", "recall@10", "r-precision", "map@r", "ndcg@10")
 OPTION_SUFFIX = re.compile(r"(.+)\+([a-z]+)=([^+=]+)")

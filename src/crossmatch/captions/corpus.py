@@ -312,8 +312,8 @@ def remove_own_reference(candidate: str, references: Sequence[str]) -> list[str]
     >>> remove_own_reference("a dog runs", ["A cat.", "A dog runs.", "A dog runs!"])
     ['A cat.', 'A dog runs!']
     """
-    own = find_own_reference(candidate, references)
-    return [text for n, text in enumerate(references) if n != own]
+    removed = find_own_reference(candidate, references)
+    return [text for n, text in enumerate(references) if n != removed]
 
 
 def leave_one_out(candidate_sets: Sequence[Mapping[str, str]], references: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -329,8 +329,8 @@ def leave_one_out(candidate_sets: Sequence[Mapping[str, str]], references: Mappi
     """
     remaining = {}
     for i, texts in references.items():
-        own = {find_own_reference(candidates[i], texts) for candidates in candidate_sets if i in candidates}
-        remaining[i] = [text for n, text in enumerate(texts) if n not in own]
+        removed = {find_own_reference(candidates[i], texts) for candidates in candidate_sets if i in candidates}
+        remaining[i] = [text for n, text in enumerate(texts) if n not in removed]
         if texts and not remaining[i]:
             subject = "its only reference equals the candidate" if len(texts) == 1 else "each of its references equals a candidate"
             raise CrossmatchError(

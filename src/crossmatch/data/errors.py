@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class CrossmatchError(ValueError):
     """The input cannot be used. The message says how to fix it.
@@ -23,6 +25,25 @@ class UsageError(CrossmatchError):
     ...     print(error)
     Unknown diorama size 'huge'. Choose one of default, coco, tiny.
     """
+
+
+class UnusableItemError(CrossmatchError):
+    """An item cannot be used. `reason` ends with how to fix it; the message adds that `--skip-bad` skips such items."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason.removesuffix('.')}, or skip all items that cannot be used: --skip-bad" if reason.endswith(".") else reason
+        )
+
+
+@dataclass(frozen=True)
+class SkippedItem:
+    """An image, caption or trial that was skipped, and the reason."""
+
+    kind: str
+    id: str
+    reason: str
 
 
 class MissingDependencyError(CrossmatchError, ImportError):

@@ -10,11 +10,10 @@ import numpy as np
 
 from crossmatch.data.arrays import IntArray
 from crossmatch.data.collection import Collection
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import CrossmatchError, SkippedItem, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.plausible_matches import PlausibleMatches
 from crossmatch.data.rated_pairs import Similarity
-from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trials import Trials
 
 Relevance = Judgements | PlausibleMatches

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import CrossmatchError, SkippedItem, UsageError
 from crossmatch.data.io.atomic_write import atomic_write
 from crossmatch.data.io.file_contents import Types, UndecodableFileError, check_record, decode_json_file, decode_npz, read_bytes
 from crossmatch.data.rank_counts import CandidateLists, CountsAtK, RankCounts
 from crossmatch.data.rated_pairs import RatedPairs
-from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trial_outcomes import Outcomes
 
 FORMAT = 3

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crossmatch.data.arrays import FloatArray, IdArray, IntArray, as_ids, make_read_only
-from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.skipped_items import SkippedItem
+from crossmatch.data.errors import CrossmatchError, SkippedItem
 from crossmatch.data.trial_outcomes import Outcomes, describe_shape
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.errors import CrossmatchError, SkippedItem
 from crossmatch.data.loaded_data import LoadedData, drop_images
-from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.evaluation.data_shapes import shape_of
 from crossmatch.models.abilities import uses_images
 from crossmatch.models.embedding_pipeline import find_unreadable_images

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from crossmatch.benchmarks import resolve_task
 from crossmatch.data.benchmark import Benchmark
-from crossmatch.data.errors import UsageError
+from crossmatch.data.errors import SkippedItem, UsageError
 from crossmatch.data.loaded_data import LoadedData, limit_data
-from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.evaluation.data_shapes import shape_of
 from crossmatch.evaluation.input_checks import drop_unreadable_images
 from crossmatch.evaluation.options import EvaluationOptions

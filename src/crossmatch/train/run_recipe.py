@@ -11,10 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import CrossmatchError, UnusableItemError, UsageError
 from crossmatch.data.io.file_contents import read_json_object
 from crossmatch.data.settings import suggest_name, validate_settings
-from crossmatch.data.skipped_items import UnusableItemError
 from crossmatch.models.zoo.network_inputs import Vocabulary
 from crossmatch.models.zoo.region_extractors import ExtractorSettings, PixelGrid
 from crossmatch.models.zoo.trained_model import ZooConfig, build_model, load_zoo_model

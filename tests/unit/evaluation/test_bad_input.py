@@ -17,12 +17,11 @@ from crossmatch.benchmarks.user_collection import collection_benchmark, load_col
 from crossmatch.cli import main
 from crossmatch.data.benchmark import Benchmark
 from crossmatch.data.collection import Collection
-from crossmatch.data.errors import CrossmatchError
+from crossmatch.data.errors import CrossmatchError, SkippedItem
 from crossmatch.data.io.image_loading import UnreadableImageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.result import load_result, save_result
-from crossmatch.data.skipped_items import SkippedItem
 from crossmatch.data.trials import Trials
 from crossmatch.evaluation.evaluate import evaluate, evaluate_all
 from crossmatch.report.comparison import compare

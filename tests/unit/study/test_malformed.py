@@ -362,7 +362,7 @@ def test_invalid_http_is_closed(port):
     for said in (
         b"\x16\x03\x01\x02\x00\x01\x00",
         b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/9.9\r\nConnection: close\r\n\r\n",
         b"\x00" * 100,
         b"GET / HTTP/1.1\r\n\r\n",
     ):

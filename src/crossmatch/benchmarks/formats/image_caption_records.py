@@ -15,8 +15,7 @@ import numpy as np
 
 from crossmatch.benchmarks.formats.image_decoding import MULTI_FRAME_PREFIXES, decode_image, has_several_frames
 from crossmatch.data.collection import Collection
-from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.skipped_items import SkippedItem, UnusableItemError
+from crossmatch.data.errors import CrossmatchError, SkippedItem, UnusableItemError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

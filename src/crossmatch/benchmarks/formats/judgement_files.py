@@ -148,7 +148,7 @@ def read_judgements(file: JudgementFile, positive: float | None) -> FileJudgemen
 def read_ratings_of_pairs(file: JudgementFile) -> dict[str, PairRatings]:
     """Read the pairs that people rated, grouped by source, in the order and orientation of the rows.
 
-    Links that nobody rated (`by` is `links`) are left out. `positive_from`, `deviation` and `sampling_method` are kept.
+    Unrated links (`by` is `links`) are left out. `positive_from`, `deviation` and `sampling_method` are kept.
     """
     by_source: dict[str, list[tuple[int, int, float, float, str]]] = defaultdict(list)
     declared: dict[str, float] = {}

@@ -17,8 +17,7 @@ from crossmatch.benchmarks.formats.csv_tables import TYPO_SIMILARITY, decode_tex
 from crossmatch.benchmarks.formats.image_caption_records import FileSlice, ImageOpener
 from crossmatch.benchmarks.formats.image_decoding import decode_image
 from crossmatch.benchmarks.formats.image_folder import require_inside
-from crossmatch.data.errors import CrossmatchError
-from crossmatch.data.skipped_items import SkippedItem
+from crossmatch.data.errors import CrossmatchError, SkippedItem
 from crossmatch.data.trials import Trials
 
 if TYPE_CHECKING:

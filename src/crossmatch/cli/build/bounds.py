@@ -56,9 +56,9 @@ def _load_judged(data: str, direction: str, name: str | None, load_options: dict
     """Load a collection in canonical order, and its incomplete judgements of this name."""
     from crossmatch.benchmarks import resolve_task
     from crossmatch.cli.captions.common import resolve_task as task_with_images
+    from crossmatch.data.errors import UnusableItemError
     from crossmatch.data.judgements import Judgements
     from crossmatch.data.loaded_data import Retrieval, sort_canonically
-    from crossmatch.data.skipped_items import UnusableItemError
     from crossmatch.study.design.data_source import size_and_split
 
     options: dict[str, Any] = {key: value for key, value in load_options.items() if value is not None}

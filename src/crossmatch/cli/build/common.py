@@ -17,8 +17,8 @@ from crossmatch.data.errors import CrossmatchError, UsageError
 
 if TYPE_CHECKING:
     from crossmatch.data.collection import Collection
+    from crossmatch.data.errors import SkippedItem
     from crossmatch.data.loaded_data import Retrieval
-    from crossmatch.data.skipped_items import SkippedItem
 
 DATA = click.option("--data", required=True, help="Images and captions: collection:FOLDER, diorama, diorama:tiny/train, coco-5k, …")
 OUTPUT = click.option("-o", "--output", type=FOLDER, required=True, help="Folder of the step: rows.jsonl and manifest.json.")
@@ -31,7 +31,7 @@ SOURCE = click.argument("source", type=click.Path(path_type=Path, file_okay=Fals
 
 def load_collection(data: str) -> Collection:
     """Load the collection of `--data`, for a command that cannot skip items."""
-    from crossmatch.data.skipped_items import UnusableItemError
+    from crossmatch.data.errors import UnusableItemError
 
     try:
         return _load_retrieval(data).collection

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crossmatch.data.errors import CrossmatchError, MissingDependencyError
-from crossmatch.data.skipped_items import UnusableItemError
+from crossmatch.data.errors import CrossmatchError, MissingDependencyError, UnusableItemError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

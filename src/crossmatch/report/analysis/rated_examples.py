@@ -166,9 +166,9 @@ def _closer_than_own_captions(
     margins: dict[frozenset[int], tuple[float, int]] = {}  # by pair; a pair may be rated in both orders
     for n in np.flatnonzero(~is_own).tolist():
         pair = int(ratings.first[n]), int(ratings.second[n])
-        own = [grade for caption in pair for grade in own_ratings[caption]]
-        if all(own_ratings[caption] for caption in pair) and ratings.grades[n] > max(own):
-            margins.setdefault(frozenset(pair), (float(ratings.grades[n]) - max(own), n))
+        sibling_grades = [grade for caption in pair for grade in own_ratings[caption]]
+        if all(own_ratings[caption] for caption in pair) and ratings.grades[n] > max(sibling_grades):
+            margins.setdefault(frozenset(pair), (float(ratings.grades[n]) - max(sibling_grades), n))
     examples = []
     for _, n in sorted(margins.values(), key=lambda entry: (-entry[0], entry[1]))[:number]:
         example = writer.pair(ratings, n, scores)

@@ -73,11 +73,11 @@ def summarise_ratings(ratings: PairRatings) -> list[RatingSummary]:
     summaries = []
     for method, selected in methods_of(ratings).items():
         grades, deviations = ratings.grades[selected], ratings.deviations[selected]
-        known = deviations[np.isfinite(deviations)]
+        finite_deviations = deviations[np.isfinite(deviations)]
         summaries.append(
             RatingSummary(
                 ratings.source, method, len(grades), float(grades.mean()), float(np.median(grades)),
-                int(ratings.is_positive[selected].sum()), float(known.mean()) if len(known) else None,
+                int(ratings.is_positive[selected].sum()), float(finite_deviations.mean()) if len(finite_deviations) else None,
             )
         )  # fmt: skip
     return summaries

@@ -45,12 +45,12 @@ def _rows_of_axes(count: int) -> int:
     return -(-count // COLUMNS)
 
 
-def _draw_methods(axes: Any, source: PairRatings, values: FloatArray, edges: FloatArray, known: BoolArray) -> None:
+def _draw_methods(axes: Any, source: PairRatings, values: FloatArray, edges: FloatArray, is_drawn: BoolArray) -> None:
     """A curve for each sampling method, in percent of its pairs, and a dark one for all of them."""
     methods = methods_of(source)
     colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(name for name in methods if name != ALL)}
     for name in [*colours, ALL]:
-        selected = values[methods[name] & known]
+        selected = values[methods[name] & is_drawn]
         if not len(selected):
             continue
         shares = np.histogram(np.clip(selected, edges[0], edges[-1]), edges)[0] * (100 / len(selected))

@@ -29,7 +29,7 @@ BATCH = 5000  # rows
 def backup_campaign(campaign: Campaign, folder: Path) -> None:
     """Copy a campaign to a new folder that every command opens, with all its links and sessions.
 
-    The database is read in one transaction, which nobody has to wait for. The copy has an SQLite database, also if the campaign has a
+    The database is read in one transaction, which blocks no writer. The copy has an SQLite database, also if the campaign has a
     PostgreSQL database. A copy that was interrupted leaves no folder with this name.
 
     Args:

@@ -15,11 +15,10 @@ from crossmatch.benchmarks.formats.image_folder import require_inside
 from crossmatch.benchmarks.formats.trial_files import find_image_file
 from crossmatch.benchmarks.user_collection import parse_collection_task
 from crossmatch.data.collection import Collection
-from crossmatch.data.errors import CrossmatchError, UsageError
+from crossmatch.data.errors import CrossmatchError, UnusableItemError, UsageError
 from crossmatch.data.judgements import Judgements
 from crossmatch.data.loaded_data import Retrieval
 from crossmatch.data.settings import suggest_name
-from crossmatch.data.skipped_items import UnusableItemError
 from crossmatch.diorama.world import SIZES, SPLITS, Diorama
 
 if TYPE_CHECKING:

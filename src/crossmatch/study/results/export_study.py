@@ -344,9 +344,9 @@ def _export_solved_trials(
     group = sum(all(trial.wins) for trial in solved) / len(solved)
     message = f"{len(solved):,} trials solved: I2T {100 * i2t:.1f}, T2I {100 * t2i:.1f}, Group {100 * group:.1f} %"
     items = ((answer.item, answer.person) for answer in job.answers if answer.item.gold is None and "query" in answer.item.details)
-    begun = {(str(item.details["trial"]), person) for item, person in items}
-    if len(begun) > len(solved):
-        message += f"; {len(begun) - len(solved):,} left out, because a person answered only some of the four questions"
+    started = {(str(item.details["trial"]), person) for item, person in items}
+    if len(started) > len(solved):
+        message += f"; {len(started) - len(solved):,} left out, because a person answered only some of the four questions"
     people, trials = job.target / "people.csv", job.target / "trials.jsonl"
     wins = [(name, *trial.wins, job.by) for name, trial in zip(ids, solved, strict=True)]
     files = {people.name: format_csv(("trial_id", *WIN_COLUMNS, "by"), wins), trials.name: _format_jsonl(rows)}
