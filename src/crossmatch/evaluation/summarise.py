@@ -55,14 +55,18 @@ def note_few_clusters(parts: Mapping[str, ResultPart]) -> tuple[str, ...]:
     trials = [part for part in parts.values() if isinstance(part.evidence, Outcomes)]
     if not trials:
         fewest = min(count_clusters(part) for part in parts.values())
-        few = f"only {fewest:,} images"
+        few = _only(fewest, "image")
     else:
         fewest, n = count_clusters(trials[0]), len(trials[0].ids)
         groups = f"{fewest:,} independent groups" if fewest > 1 else "one group"
-        few = f"only {n:,} trials" if fewest == n else f"the {n:,} trials share images and form only {groups}"
+        few = _only(n, "trial") if fewest == n else f"the {n:,} trials share images and form only {groups}"
     if fewest >= FEW_CLUSTERS:
         return ()
     return (f"{few}: intervals and p-values are approximate; use at least {FEW_CLUSTERS}",)
+
+
+def _only(n: int, noun: str) -> str:
+    return f"only {n:,} {noun}{'s' * (n != 1)}"
 
 
 def _build_row(
