@@ -317,7 +317,7 @@ def remove_own_reference(candidate: str, references: Sequence[str]) -> list[str]
 
 
 def leave_one_out(candidate_sets: Sequence[Mapping[str, str]], references: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The references of each image without those that equal its candidate in any of the sets.
+    """The references of each image without the first one that equals its candidate, for each of the sets.
 
     All sets get the same references. With fewer references a caption scores lower, so a set that alone lost some could not be
     compared with the others.

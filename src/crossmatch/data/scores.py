@@ -7,8 +7,8 @@ All three give the score of image i with caption j. For embeddings it is
 summed in float64 in a fixed order (`exact_dot`), so that a pair has the same score in any block, thread, batch and order.
 
 "Exact" means equal to this float64 definition. Two cosines that are equal as real numbers may differ in the last bit: those of a
-vector and 1.1 times that vector, for example. They tie for equal vectors, for multiples by a power of two, and for multiples of a
-vector of whole numbers, such as 0/1 vectors: its cosines are computed after division by the greatest common divisor.
+vector and 1.1 times that vector, for example. They tie for equal vectors, for multiples by a power of two, and for whole-number
+multiples of a vector of whole numbers, such as 0/1 vectors: its cosines are computed after division by the greatest common divisor.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def jackknife_interval(value: float, without: FloatArray, max_abs: float = 1.0) 
 
     For a paired test of two statistics, pass their difference and the differences without each group. Unlike bootstrap percentiles,
     the interval is not too narrow for few clusters, and it is centred at r even if replicates are biased (tau-c pairs a cluster
-    with itself). p is at least `min_p_value(G)`. With one group, or if a replicate is NaN, the interval is ±max_abs and p is 1.
+    with itself). p is at least `min_p_value(G)`; where that is .05 or more, the interval includes zero. With one group, or if a
+    replicate is NaN, the interval is ±max_abs and p is 1.
 
     Args:
         value: r.
@@ -64,7 +65,7 @@ def jackknife_interval(value: float, without: FloatArray, max_abs: float = 1.0) 
 
     >>> result = jackknife_interval(0.5, np.array([0.45, 0.5, 0.55, 0.5]))
     >>> round(result.low, 3), round(result.high, 3), result.p
-    (0.305, 0.695, 0.125)
+    (0.0, 1.0, 0.125)
     """
     groups = len(without)
     if groups < 2 or not np.isfinite(without).all():
@@ -72,6 +73,8 @@ def jackknife_interval(value: float, without: FloatArray, max_abs: float = 1.0) 
     error = float(np.sqrt((groups - 1) / groups * np.square(without - value).sum()))
     margin = float(stdtrit(groups - 1, (1 + CONFIDENCE_LEVEL) / 2)) * error
     min_p = min_p_value(groups)
+    if min_p >= 1 - CONFIDENCE_LEVEL:
+        margin = max(margin, abs(value))
     is_nonzero = abs(value) > ROUNDING
     p = 2 * float(stdtr(groups - 1, -abs(value) / error)) if is_nonzero and error > 0 else 1.0 - is_nonzero
     return Difference(value, max(-max_abs, value - margin), min(max_abs, value + margin), max(min_p, p), min_p)

@@ -259,7 +259,7 @@ def _measure_queries(
             value = float(np.mean([values[queries].mean() for queries in by_fold]))
             low, high = _mean_interval(m, metric_input, values, [(queries, part.clusters[queries]) for queries in by_fold])
         measurements[m.name] = Measurement(
-            value, low, high, chance(m, metric_input), len(values), count_positives(metric_input), values
+            value, min(low, value), max(high, value), chance(m, metric_input), len(values), count_positives(metric_input), values
         )
     return measurements
 

@@ -130,7 +130,7 @@ def proportion(right: FloatArray, size: FloatArray, squares: FloatArray | None =
     if clusters < 2:
         return Proportion(value, 0.0, 1.0, 1.0)
     effective = trials if folds == 1 else _effective_of_mean(right_totals, n)
-    if clusters < trials or (squares < right_totals).any():
+    if clusters < trials * (1 - ROUNDING) or (squares < right_totals * (1 - ROUNDING)).any():
         effective *= (NORMAL_QUANTILE / student_quantile(clusters)) ** 2 / _design_effect(right, size, p, squares)
     effective = max(1.0, effective)
     return Proportion(value, *wilson_interval(value, effective), effective)

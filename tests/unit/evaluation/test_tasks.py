@@ -119,6 +119,13 @@ def test_tasks_on_different_items_are_evaluated_separately():
     assert values(both[1]) == values(evaluate("random", strange, samples=10))
 
 
+def test_oracle_gets_the_judgements_of_each_task():
+    judged = declared("judged", Retrieval(COLLECTION, {"a": ACROSS}))
+    tasks = [LINKED, judged]
+    for task, result in zip(tasks, evaluate_all("oracle", tasks, samples=30), strict=True):
+        assert values(evaluate("oracle", task, samples=30)) == values(result)
+
+
 def test_order_of_items_does_not_matter():
     image, caption = RNG.permutation(IMAGES), RNG.permutation(CAPTIONS)
     for task in ALL:

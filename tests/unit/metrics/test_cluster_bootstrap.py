@@ -90,3 +90,9 @@ def test_p_is_above_zero_and_at_most_one() -> None:
     assert compare_replicates(np.zeros(99), np.ones(99), 1.0).p == pytest.approx(2 / 100)
     assert compare_replicates(np.zeros(99), np.zeros(99), 0.0).p == 1.0
     assert percentile_interval(np.full(9, 0.25)) == (0.25, 0.25)
+
+
+def test_interval_contains_the_middle_95_percent_of_second_minus_first() -> None:
+    assert percentile_interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
+    difference = compare_replicates(np.zeros(1001), np.arange(1001.0), 500.0)
+    assert (difference.low, difference.high) == pytest.approx((25.0, 975.0))

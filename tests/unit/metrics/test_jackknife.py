@@ -99,7 +99,9 @@ def test_undefined_replicates_have_the_widest_interval() -> None:
     for without in (np.array([0.5]), np.array([0.5, np.nan, 0.4])):
         interval = jackknife_interval(0.5, without)
         assert (interval.low, interval.high, interval.p) == (-1.0, 1.0, 1.0)
-    certain = jackknife_interval(0.5, np.full(5, 0.5))
-    assert (certain.low, certain.high, certain.p, certain.min_p) == (0.5, 0.5, 0.0625, 0.0625)
+    certain = jackknife_interval(0.5, np.full(6, 0.5))
+    assert (certain.low, certain.high, certain.p, certain.min_p) == (0.5, 0.5, 1 / 32, 1 / 32)
+    few = jackknife_interval(0.5, np.full(5, 0.5))
+    assert (few.low, few.high, few.p, few.min_p) == (0.0, 1.0, 1 / 16, 1 / 16)  # p and interval agree
     assert jackknife_interval(0.0, np.zeros(9)).p == 1.0
     assert jackknife_interval(2e-16, np.full(9, 2e-16)).p == 1.0  # rounding

@@ -169,6 +169,13 @@ def test_tie_policy_equals_all_orders_of_tied_candidates(ties):
     assert counts.is_tied.tolist() == [1.0]
 
 
+@pytest.mark.parametrize(("scores", "is_tied"), [([2.0, 2, 1], 0.0), ([2.0, 2, 2], 1.0), ([2.0, 1, 1], 1.0), ([3.0, 2, 1], 0.0)])
+def test_only_ties_with_negatives_count(scores, is_tied):
+    from crossmatch.ranking.ranks import rank
+
+    assert rank([scores], [[1, 1, 0]]).is_tied.tolist() == [is_tied]
+
+
 def test_nearly_equal_scores_are_ranked_exactly():
     """Half of the candidates are within the rounding margin of each other."""
     rng = np.random.default_rng(11)

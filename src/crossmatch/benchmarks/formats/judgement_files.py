@@ -120,7 +120,7 @@ def read_judgements(file: JudgementFile, positive: float | None) -> FileJudgemen
             is_artificial[source].add(graded.is_artificial)
         if only.setdefault(source, graded.direction) != graded.direction:
             raise CrossmatchError(f"{graded.row.where}: the source {source!r} is already used for all directions. Rename one.")
-        _note_declared_threshold(graded, declared)
+        note_declared_threshold(graded.row, graded.source, declared)
         for pair in graded.pairs:
             for ordered_pair in {pair, pair[::-1]} if file.format.kind != "image-caption" else {pair}:
                 _add_grade(grades[source], ordered_pair, graded.grade, graded.row, file.format.kind, file.collection)
@@ -157,7 +157,7 @@ def read_ratings_of_pairs(file: JudgementFile) -> dict[str, PairRatings]:
     for graded in _graded_rows(file):
         if graded.is_from_link:
             continue
-        _note_declared_threshold(graded, declared)
+        note_declared_threshold(graded.row, graded.source, declared)
         is_artificial[graded.source].add(graded.is_artificial)
         deviation, method = _parse_deviation(graded.row), graded.row.cells.get("sampling_method", "")
         for first, second in graded.pairs:
@@ -278,9 +278,9 @@ def _parse_direction(row: TableRow, kind: str) -> str:
     return direction
 
 
-def _note_declared_threshold(graded: GradedRow, declared: dict[str, float]) -> None:
+def note_declared_threshold(row: TableRow, source: str, declared: dict[str, float]) -> None:
     """Add the threshold that a row declares for its source. All rows of a source must declare the same."""
-    text = graded.row.cells.get("positive_from", "")
+    text = row.cells.get("positive_from", "")
     if not text:
         return
     try:
@@ -288,11 +288,11 @@ def _note_declared_threshold(graded: GradedRow, declared: dict[str, float]) -> N
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise CrossmatchError(f"{graded.row.where}: positive_from must be a grade above zero (got {text!r:.40}).")
-    if declared.setdefault(graded.source, value) != value:
+        raise CrossmatchError(f"{row.where}: positive_from must be a grade above zero (got {text!r:.40}).")
+    if declared.setdefault(source, value) != value:
         raise CrossmatchError(
-            f"{graded.row.where}: positive_from is {text}, but {declared[graded.source]:g} in an earlier row of the source "
-            f"{graded.source!r}. Use one value per source."
+            f"{row.where}: positive_from is {text}, but {declared[source]:g} in an earlier row of the source "
+            f"{source!r}. Use one value per source."
         )
 
 

@@ -272,20 +272,20 @@ def _write_collection_files(folder: Path, merged: MergedJudgements) -> None:
 def _judgements_csv(merged: MergedJudgements) -> str:
     """One row per pair; with queries, one for each direction in which the pair belongs to a query.
 
-    With a source of artificial annotators, the column `by` says who decided.
+    The column `by` says who judged: people, links, or artificial annotators, also if people agreed with them.
     """
     names = [source.name for source in merged.sources]
     by = {source.name: source.by for source in merged.sources}
-    by_column = ["by"] if ARTIFICIAL in by.values() else []
     direction_column = ["direction"] if merged.queries else []
     head = (
-        "image_id", "caption_id", "grade", "source", *direction_column, *by_column, "decided_by",
+        "image_id", "caption_id", "grade", "source", *direction_column, "by", "decided_by",
         *(f"said by {name}" for name in names),
     )  # fmt: skip
     rows = []
     for pair, verdict in merged.verdicts.items():
         grades = (f"{verdict.grades[name]:.6g}" if name in verdict.grades else "" for name in names)
-        tail = (*([by[verdict.decided_by]] if by_column else []), verdict.decided_by, *grades)
+        agreeing = {by[name] for name, vote in verdict.votes.items() if vote == verdict.positive}
+        tail = (ARTIFICIAL if ARTIFICIAL in agreeing else by[verdict.decided_by], verdict.decided_by, *grades)
         directions = [(name,) for name in DIRECTIONS if merged.is_query_pair(name, pair)] if merged.queries else [()]
         rows += [(*pair, int(verdict.positive), SOURCE, *direction, *tail) for direction in directions]
     return format_csv(head, rows)

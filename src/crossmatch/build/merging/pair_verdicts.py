@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crossmatch.benchmarks.coco import parse_caption_id, parse_image_id
 from crossmatch.benchmarks.formats.csv_tables import read_table
+from crossmatch.benchmarks.formats.judgement_files import note_declared_threshold
 from crossmatch.build.merging.removed_items import RemovedItems
 from crossmatch.build.rating_files import GRADE_COLUMNS, JUDGEMENTS, find_item_id, judgements_file, parse_grade, require_table
 from crossmatch.data.collection import Collection
@@ -68,21 +69,22 @@ def read_source(path: Path, collection: Collection, kind: str, positive: float |
         path: The folder of a study's export, its judgements.csv, or a file such as CxC's official sits_test.csv.
         collection: The collection that was judged.
         kind: `people` or `ratings`.
-        positive: Lowest positive grade; by default that of the kind.
+        positive: Lowest positive grade; by default the one that the file declares (`positive_from`), else that of the kind.
     """
     file = judgements_file(path)
     require_table(file, "judgements")
     ids = {side: set(collection.ids(side).tolist()) for _, side, _ in COLUMNS}
     values: dict[Pair, list[float]] = defaultdict(list)
-    by = PEOPLE
+    by, declared = PEOPLE, dict[str, float]()
     for row in read_table(file, (*(columns for columns, _, _ in COLUMNS), GRADE_COLUMNS), has_escaped_formulas=True):
         if row.cells.get("by") == LINKS:
             continue
         if row.cells.get("by") == ARTIFICIAL:
             by = ARTIFICIAL
+        note_declared_threshold(row, file.stem, declared)
         image, caption = (find_item_id(row, columns, ids[side], official_id) for columns, side, official_id in COLUMNS)
         values[image, caption].append(parse_grade(row))
-    threshold = POSITIVE[kind] if positive is None else positive
+    threshold = declared.get(file.stem, POSITIVE[kind]) if positive is None else positive
     name = _source_name(file)
     if by == ARTIFICIAL:
         name = f"{name} ({ARTIFICIAL})"

@@ -224,7 +224,8 @@ def _write_collection(folder: Path, data: Collection, licences: Mapping[str, str
             records = ({name: _parse_cell(row[name], kind) for name, kind in kinds.items()} for row in rows)
             files.append(write_parquet(output, stem, stem, kinds, JUDGEMENT_COLUMNS, records))
             counts |= _count_judged(rows, pairs) if stem == "judgements" else {f"rows of {stem}": len(rows)}
-            if artificial := sum(row.get("by") == ARTIFICIAL for row in rows):
+            first, second = (next(name for name in names if name in rows[0]) for names in (pairs.first, pairs.second))
+            if artificial := len({(row[first], row[second]) for row in rows if row.get("by") == ARTIFICIAL}):
                 counts[BY_ARTIFICIAL] = counts.get(BY_ARTIFICIAL, 0) + artificial
             shutil.copyfile(path, output / path.name)
     return CardContents("collection", tuple(files), counts, licences)

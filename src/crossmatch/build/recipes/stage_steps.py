@@ -194,6 +194,7 @@ def pair_with_originals(run: RecipeRun) -> None:
                 "id": row["id"], "images": [row["image_id"], name], "captions": [row["caption"]], "category": row["category"],
                 "trial_of": {"captions": [row["caption"], row["negative"]], "category": row["category"]},
                 **({"fits": [True, is_true]} if is_true is not None else {}),
+                **{key: chosen[row["id"]][key] for key in ("by",) if key in chosen[row["id"]]},
             })  # fmt: skip
         return rows
 

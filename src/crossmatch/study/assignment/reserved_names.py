@@ -41,6 +41,8 @@ ASCII_LOOKALIKES = {
     "w": "(w|vv)",
 }
 LATIN_LETTER = re.compile(r".*(?:LATIN|INDICATOR SYMBOL).*LETTER (?:.* )?([A-Z])(?: WITH .*)?")  # ᴏ, 🅞, 🇴, ø
+INVISIBLE_LETTERS = "\u115f\u1160\u3164\uffa0"  # Hangul fillers
+INVISIBLE_CATEGORIES = ("Mn", "Me", "Cf")  # accents, variation selectors, zero-width characters
 PUNCTUATION = re.compile(r"(?:(?![|!$+@])[\W_])+")
 
 
@@ -69,8 +71,13 @@ def plain_name(name: str) -> str:
     'artificial-0001'
     """
     plain = unicodedata.normalize("NFKD", "".join(map(_plain_letter, name)))
-    without_accents = "".join(_plain_letter(character) for character in plain if not unicodedata.combining(character))
+    without_accents = "".join(_plain_letter(character) for character in plain if not _is_invisible(character))
     return PUNCTUATION.sub("-", without_accents.casefold()).strip("-")
+
+
+def _is_invisible(character: str) -> bool:
+    """Whether a character is an accent or has no width."""
+    return character in INVISIBLE_LETTERS or unicodedata.category(character) in INVISIBLE_CATEGORIES
 
 
 def _plain_letter(character: str) -> str:

@@ -1,4 +1,4 @@
-"""Copies a campaign while it is served: the database as it was at one moment, and everything else in the folder."""
+"""Copies a campaign while it is served: the database as it was at one moment, with the images and secrets beside it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def backup_campaign(campaign: Campaign, folder: Path) -> None:
         folder: Where to write. It must not exist.
 
     Raises:
-        UsageError: The folder exists.
+        UsageError: The folder exists, or is inside the campaign.
 
     >>> from crossmatch.study import create_campaign, list_studies, open_campaign
     >>> campaign = create_campaign(folder / "campaign")
@@ -49,6 +49,8 @@ def backup_campaign(campaign: Campaign, folder: Path) -> None:
     """
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} exists already. Choose another place for the copy.")
+    if folder.resolve().is_relative_to(campaign.folder.resolve()):
+        raise UsageError(f"{folder} is inside the campaign {campaign.folder}. Choose a place outside it.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     temporary.mkdir(mode=0o700)

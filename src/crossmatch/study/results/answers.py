@@ -114,6 +114,11 @@ def answered_by(answers: Iterable[Answer]) -> str:
     return ARTIFICIAL if any(answer.is_artificial for answer in answers) else PEOPLE
 
 
+def depend_on_rehearsal(answers: Iterable[Answer]) -> bool:
+    """Whether artificial annotators gave these answers, or those of an earlier study whose export the items come from."""
+    return any(answer.is_artificial or answer.item.details.get("by") == ARTIFICIAL for answer in answers)
+
+
 def load_items(connection: Connection, study_id: int) -> dict[int, StudyItem]:
     """The items of a study by their number."""
     rows = connection.execute(select(item).where(item.c.study == study_id).order_by(item.c.id))

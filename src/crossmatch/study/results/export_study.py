@@ -28,7 +28,7 @@ from crossmatch.study.design.declaration import Combine
 from crossmatch.study.design.places import parse_place
 from crossmatch.study.design.result_requirements import require_result
 from crossmatch.study.results import answer_tables, folder_replacement, judgements_and_trials
-from crossmatch.study.results.answers import Answer, StudyAnswers, answered_by, load_items, read_answers
+from crossmatch.study.results.answers import Answer, StudyAnswers, answered_by, depend_on_rehearsal, load_items, read_answers
 from crossmatch.study.results.item_decisions import Decision, decide_items
 from crossmatch.study.results.progress import SlotCounts, count_slots
 from crossmatch.study.study import Study
@@ -90,8 +90,8 @@ class ExportJob:
 
     @property
     def mark(self) -> dict[str, str]:
-        """The key `by` of a row of trials or choices, if artificial annotators answered."""
-        return {"by": self.by} if self.by == ARTIFICIAL else {}
+        """The key `by` of a row of trials or choices, if artificial annotators answered in this study or in an earlier stage."""
+        return {"by": ARTIFICIAL} if depend_on_rehearsal(self.answers) else {}
 
     def copy_images(self, names: judgements_and_trials.ImageNames) -> None:
         """Copy the named images from the campaign to `images/`."""

@@ -18,7 +18,7 @@ from crossmatch.metrics.bradley_terry import ComparisonCounts
 from crossmatch.study.design.declaration import Design
 from crossmatch.study.design.places import Place, parse_place
 from crossmatch.study.design.result_requirements import caption_places, trial_captions
-from crossmatch.study.results.answers import Answer, StudyItem, answered_by
+from crossmatch.study.results.answers import Answer, StudyItem, answered_by, depend_on_rehearsal
 from crossmatch.study.results.item_decisions import Decision, decide_items
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def as_trials(study: Study, answers: list[Answer]) -> Trials:
         raise CrossmatchError(f"{study.name} has no accepted trial yet. Collect more answers.")
     ids, images, captions = (np.array([row[key] for row in rows], dtype=np.str_) for key in ("id", "images", "captions"))
     categories = np.array([str(row.get("category", "")) for row in rows], dtype=np.str_)
-    notes = (rehearsal_note(f"trials of {study.name}"),) if answered_by(answers) == ARTIFICIAL else ()
+    notes = (rehearsal_note(f"trials of {study.name}"),) if depend_on_rehearsal(answers) else ()
     opener = _image_opener(study.campaign.images_folder, names.files)
     return Trials(ids, images, captions, categories, opener, notes=notes)
 

@@ -144,6 +144,10 @@ def test_exports_and_official_files_are_read(tmp_path: Path):
     (tmp_path / "provenance.json").write_text('{"study": "eccv-hit"}')
     source = read_source(tmp_path, data, "people")
     assert (source.name, source.grades, source.positive) == ("eccv-hit", {("205866", "7"): 0.5}, 0.5), "links are skipped"
+    graded = tmp_path / "graded.csv"
+    graded.write_text("image_id,caption_id,grade,by,positive_from\n205866,7,1,people,3\n")
+    assert read_source(graded, data, "people").positive == 3.0, "as the file declares"
+    assert read_source(graded, data, "people", positive=1.0).positive == 1.0
     official = tmp_path / "more" / "sits_test.csv"
     official.parent.mkdir()
     official.write_text(

@@ -67,6 +67,13 @@ def test_every_spelling_is_reserved(name, spell):
     assert is_reserved(spell(name)), spell(name)
 
 
+@pytest.mark.parametrize("invisible", ["\ufe0f", "\u034f", "\u17b4", "\u200b", "\u00ad", "\u3164"])
+@pytest.mark.parametrize("name", NAMES)
+def test_invisible_characters_do_not_make_another_name(name, invisible):
+    assert is_reserved(name[:3] + invisible + name[3:])
+    assert is_reserved(name + invisible)
+
+
 @pytest.mark.parametrize("name", PEOPLE)
 def test_names_of_people_are_free(name):
     assert not is_reserved(name)

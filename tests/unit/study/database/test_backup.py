@@ -92,6 +92,8 @@ def test_copy_is_of_one_moment_while_people_work(campaign, tmp_path):
 def test_failed_copy_leaves_nothing(worked, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="exists already"):
         backup_campaign(worked, tmp_path)
+    with pytest.raises(UsageError, match="is inside the campaign"):
+        backup_campaign(worked, worked.folder / "copy")
     monkeypatch.setattr("crossmatch.study.database.backup._copy_files", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         backup_campaign(worked, tmp_path / "copy")
