@@ -5,7 +5,7 @@
 The embeddings are seeded, with the real ids: a caption is its image plus noise. The package needs the full ranking of every query
 (an argsort in both directions) and then computes four of the tasks: coco-1k, coco-5k, cxc (i2t and t2i) and eccv-caption. Ours is
 timed twice: on these four, and on all eight, which adds t2t and i2i, three correlations, and plausible matches at three zetas.
-The time is from the embeddings to the numbers, without loading data; ours includes the bootstrap interval of every number.
+The time is from the embeddings to the numbers, without loading data; ours includes the interval of every number.
 Needs `$CROSSMATCH_DATA` (or ../shared/data) and, for the peer, 12 GB of memory.
 """
 
